@@ -1,0 +1,91 @@
+"""What every test stands on: an environment that holds nothing of the machine's user, and one way to ask for a service.
+
+A test that reads the developer's own configuration passes for the wrong reason, so HOME, the XDG folders and every
+variable that steers Iris point into a temporary folder or are gone. This file must never start anything.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REQUIRE_SERVICES = os.environ.get("IRIS_REQUIRE_SERVICES") == "1"
+SOAK = os.environ.get("IRIS_SOAK") == "1"
+
+CLEARED = (
+    "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES", "PAGER", "VIRTUAL_ENV", "PYTHONPATH",
+    "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy", "GRPC_PROXY", "grpc_proxy",
+    "KUBECONFIG", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "TEXTUAL", "TEXTUAL_DRIVER", "COLORTERM",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Gives the test a home of its own, and returns it."""
+    home = tmp_path_factory.mktemp("home")
+    for name in list(os.environ):
+        if name in CLEARED or name.startswith(("IRIS_", "MARIN_", "XDG_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(home))
+    for name, folder in (
+        ("XDG_CONFIG_HOME", ".config"),
+        ("XDG_STATE_HOME", ".local/state"),
+        ("XDG_CACHE_HOME", ".cache"),
+        ("XDG_DATA_HOME", ".local/share"),
+    ):
+        monkeypatch.setenv(name, str(home / folder))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    monkeypatch.setenv("TZ", "UTC")
+    return home
+
+
+class RequireService(Protocol):
+    """Ends the test unless `found`: it skips on a developer's machine and fails where services are promised."""
+
+    def __call__(self, found: object, reason: str) -> None: ...
+
+
+@pytest.fixture
+def require_service() -> RequireService:
+    """`require_service(shutil.which("tmux"), "tmux is not installed")`."""
+
+    def require(found: object, reason: str) -> None:
+        if found:
+            return
+        if REQUIRE_SERVICES:
+            pytest.fail(f"{reason}, and IRIS_REQUIRE_SERVICES=1 promises it", pytrace=False)
+        pytest.skip(reason)
+
+    return require
+
+
+@pytest.fixture
+def require_program(require_service: RequireService) -> RequireProgram:
+    """`tmux = require_program("tmux")`: its path."""
+
+    def require(name: str) -> str:
+        path = shutil.which(name)
+        require_service(path, f"{name} is not installed")
+        assert path is not None
+        return path
+
+    return require
+
+
+class RequireProgram(Protocol):
+    """Finds a program on the PATH, by the rule of `RequireService`."""
+
+    def __call__(self, name: str) -> str: ...
+
+
+@pytest.fixture(scope="session")
+def soak() -> bool:
+    """Whether the fault tests run at full size (`make soak`) or a few rounds with fixed seeds (`make test`)."""
+    return SOAK
