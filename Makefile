@@ -21,6 +21,7 @@ check:  ## ruff, mypy --strict and the floors of the house
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m iris_core.wire.generate --check
 
 format:  ## let ruff write the code as it wants it
 	@$(PYTHON) requirements/install.py dev
