@@ -1,0 +1,146 @@
+from iris_core.wire.gen.iris.v1 import common_pb2 as _common_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class LogEntry(_message.Message):
+    __slots__ = ("number", "epoch_ms", "source", "data", "raw", "level", "partial", "gap")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_MS_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    RAW_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    PARTIAL_FIELD_NUMBER: _ClassVar[int]
+    GAP_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    epoch_ms: int
+    source: str
+    data: str
+    raw: bytes
+    level: _common_pb2.LogLevel
+    partial: bool
+    gap: int
+    def __init__(self, number: _Optional[int] = ..., epoch_ms: _Optional[int] = ..., source: _Optional[str] = ..., data: _Optional[str] = ..., raw: _Optional[bytes] = ..., level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., partial: _Optional[bool] = ..., gap: _Optional[int] = ...) -> None: ...
+
+class LogBatch(_message.Message):
+    __slots__ = ("producer", "key", "attempt_uid", "incarnation", "entries")
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_UID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    producer: str
+    key: str
+    attempt_uid: str
+    incarnation: int
+    entries: _containers.RepeatedCompositeFieldContainer[LogEntry]
+    def __init__(self, producer: _Optional[str] = ..., key: _Optional[str] = ..., attempt_uid: _Optional[str] = ..., incarnation: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[LogEntry, _Mapping]]] = ...) -> None: ...
+
+class ProducerMark(_message.Message):
+    __slots__ = ("producer", "next_number")
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    NEXT_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    producer: str
+    next_number: int
+    def __init__(self, producer: _Optional[str] = ..., next_number: _Optional[int] = ...) -> None: ...
+
+class PushLogsRequest(_message.Message):
+    __slots__ = ("batches",)
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    batches: _containers.RepeatedCompositeFieldContainer[LogBatch]
+    def __init__(self, batches: _Optional[_Iterable[_Union[LogBatch, _Mapping]]] = ...) -> None: ...
+
+class PushLogsResponse(_message.Message):
+    __slots__ = ("marks",)
+    MARKS_FIELD_NUMBER: _ClassVar[int]
+    marks: _containers.RepeatedCompositeFieldContainer[ProducerMark]
+    def __init__(self, marks: _Optional[_Iterable[_Union[ProducerMark, _Mapping]]] = ...) -> None: ...
+
+class FetchLogsRequest(_message.Message):
+    __slots__ = ("source", "match_scope", "since_ms", "until_ms", "cursor", "substring", "regex", "max_lines", "tail", "min_level", "min_incarnation", "no_children", "wait_ms", "producers", "attempt_uid")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    MATCH_SCOPE_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    SUBSTRING_FIELD_NUMBER: _ClassVar[int]
+    REGEX_FIELD_NUMBER: _ClassVar[int]
+    MAX_LINES_FIELD_NUMBER: _ClassVar[int]
+    TAIL_FIELD_NUMBER: _ClassVar[int]
+    MIN_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    MIN_INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    NO_CHILDREN_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_UID_FIELD_NUMBER: _ClassVar[int]
+    source: str
+    match_scope: _common_pb2.MatchScope
+    since_ms: int
+    until_ms: int
+    cursor: int
+    substring: str
+    regex: str
+    max_lines: int
+    tail: bool
+    min_level: _common_pb2.LogLevel
+    min_incarnation: int
+    no_children: bool
+    wait_ms: int
+    producers: _containers.RepeatedScalarFieldContainer[str]
+    attempt_uid: str
+    def __init__(self, source: _Optional[str] = ..., match_scope: _Optional[_Union[_common_pb2.MatchScope, str]] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., cursor: _Optional[int] = ..., substring: _Optional[str] = ..., regex: _Optional[str] = ..., max_lines: _Optional[int] = ..., tail: _Optional[bool] = ..., min_level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., min_incarnation: _Optional[int] = ..., no_children: _Optional[bool] = ..., wait_ms: _Optional[int] = ..., producers: _Optional[_Iterable[str]] = ..., attempt_uid: _Optional[str] = ...) -> None: ...
+
+class StoredLine(_message.Message):
+    __slots__ = ("seq", "key", "epoch_ms", "source", "data", "raw", "level", "attempt_uid", "attempt_id", "number", "partial", "gap")
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_MS_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    RAW_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_UID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    PARTIAL_FIELD_NUMBER: _ClassVar[int]
+    GAP_FIELD_NUMBER: _ClassVar[int]
+    seq: int
+    key: str
+    epoch_ms: int
+    source: str
+    data: str
+    raw: bytes
+    level: _common_pb2.LogLevel
+    attempt_uid: str
+    attempt_id: int
+    number: int
+    partial: bool
+    gap: int
+    def __init__(self, seq: _Optional[int] = ..., key: _Optional[str] = ..., epoch_ms: _Optional[int] = ..., source: _Optional[str] = ..., data: _Optional[str] = ..., raw: _Optional[bytes] = ..., level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., attempt_uid: _Optional[str] = ..., attempt_id: _Optional[int] = ..., number: _Optional[int] = ..., partial: _Optional[bool] = ..., gap: _Optional[int] = ...) -> None: ...
+
+class FetchLogsResponse(_message.Message):
+    __slots__ = ("entries", "cursor", "shown", "matched", "scanned", "capped", "capped_reason", "marks", "last_seq")
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    SHOWN_FIELD_NUMBER: _ClassVar[int]
+    MATCHED_FIELD_NUMBER: _ClassVar[int]
+    SCANNED_FIELD_NUMBER: _ClassVar[int]
+    CAPPED_FIELD_NUMBER: _ClassVar[int]
+    CAPPED_REASON_FIELD_NUMBER: _ClassVar[int]
+    MARKS_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEQ_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[StoredLine]
+    cursor: int
+    shown: int
+    matched: int
+    scanned: int
+    capped: bool
+    capped_reason: str
+    marks: _containers.RepeatedCompositeFieldContainer[ProducerMark]
+    last_seq: int
+    def __init__(self, entries: _Optional[_Iterable[_Union[StoredLine, _Mapping]]] = ..., cursor: _Optional[int] = ..., shown: _Optional[int] = ..., matched: _Optional[int] = ..., scanned: _Optional[int] = ..., capped: _Optional[bool] = ..., capped_reason: _Optional[str] = ..., marks: _Optional[_Iterable[_Union[ProducerMark, _Mapping]]] = ..., last_seq: _Optional[int] = ...) -> None: ...
