@@ -1,0 +1,247 @@
+"""The committed state in memory: every task of every non-terminal job, summaries of recent terminal ones, all workers.
+
+Loaded at boot and changed only by `apply`, with a batch that has been committed. Ticks and Watch read only this. Must never be
+changed by anything else, and never read the database by itself.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from iris_controller.state.records import Attempt, Job, Task, Worker
+from iris_core.model.resources import Resources
+from iris_core.model.states import JOB_TERMINAL, TaskState
+
+if TYPE_CHECKING:
+    from iris_controller.state.overlay import Overlay
+
+TERMINAL_KEPT = 5_000
+
+
+@dataclass(slots=True)
+class Usage:
+    """What unfinished attempts hold on one worker: millicores, bytes, accelerator counts, tasks, tasks being set up."""
+
+    cpu_millicores: int = 0
+    memory_bytes: int = 0
+    gpu: int = 0
+    tpu: int = 0
+    tasks: int = 0
+    building: int = 0
+
+    def add(self, resources: Resources, sign: int, building: bool) -> None:
+        self.cpu_millicores += sign * resources.cpu_millicores
+        self.memory_bytes += sign * resources.memory_bytes
+        device = resources.device
+        if device is not None:
+            if device.kind == "gpu":
+                self.gpu += sign * device.count
+            else:
+                self.tpu += sign * device.count
+        self.tasks += sign
+        if building:
+            self.building += sign
+
+    def copy(self) -> Usage:
+        return Usage(self.cpu_millicores, self.memory_bytes, self.gpu, self.tpu, self.tasks, self.building)
+
+
+@dataclass(slots=True)
+class Changes:
+    """What one committed batch touched; the watch hub and the worker sessions go by it."""
+
+    jobs: set[str] = field(default_factory=set)
+    removed_jobs: set[str] = field(default_factory=set)
+    tasks: set[tuple[str, int]] = field(default_factory=set)
+    """(job id, task index); the whole of a new job's tasks is in `new_jobs` instead."""
+    new_jobs: set[str] = field(default_factory=set)
+    workers: set[str] = field(default_factory=set)
+    """Workers whose row or usage changed."""
+    dispatch: set[str] = field(default_factory=set)
+    """Workers whose desired set changed."""
+
+    def __bool__(self) -> bool:
+        return bool(self.jobs or self.removed_jobs or self.tasks or self.new_jobs or self.workers or self.dispatch)
+
+
+class Model:
+    """See the module. All collections are read-only to the outside."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Job] = {}
+        self.terminal: OrderedDict[str, None] = OrderedDict()
+        self.children: dict[str, set[str]] = {}
+        self.tasks: dict[str, list[Task]] = {}
+        self.attempts: dict[str, Attempt] = {}
+        self.workers: dict[str, Worker] = {}
+        self.by_worker: dict[str, dict[str, None]] = {}
+        """Unfinished attempts per worker, in order of creation."""
+        self.usage: dict[str, Usage] = {}
+        self.pending: dict[str, list[int]] = {}
+        """Pending task indices per job, descending, so that the next one is at the end."""
+        self.reasons: dict[str, str] = {}
+        """Why a job's pending tasks wait, by job id; kept by the scheduler."""
+        self.last_submitted_ms = 0
+        self.next_insertion = 0
+
+    # Reading ------------------------------------------------------------------------------------------------
+
+    def task(self, job_id: str, index: int) -> Task | None:
+        """The task, or None when its job is terminal, unknown, or has no such index."""
+        tasks = self.tasks.get(job_id)
+        return tasks[index] if tasks is not None and 0 <= index < len(tasks) else None
+
+    def attempts_on(self, worker_id: str) -> Iterator[Attempt]:
+        """Unfinished attempts bound to the worker, oldest first."""
+        return (self.attempts[uid] for uid in self.by_worker.get(worker_id, ()))
+
+    def usage_of(self, worker_id: str) -> Usage:
+        return self.usage.get(worker_id) or Usage()
+
+    def subtree(self, job_id: str) -> Iterator[str]:
+        """The job and all its descendants, parents first."""
+        stack = [job_id]
+        while stack:
+            current = stack.pop()
+            yield current
+            stack.extend(sorted(self.children.get(current, ()), reverse=True))
+
+    # Loading and applying -----------------------------------------------------------------------------------
+
+    def load(
+        self, jobs: Iterable[Job], tasks: Iterable[Task], attempts: Iterable[Attempt], workers: Iterable[Worker]
+    ) -> None:
+        """Fills an empty model. `jobs` oldest first; `tasks` by job and index; `attempts` only unfinished or current ones."""
+        for job in jobs:
+            self._put_job(job)
+            self.last_submitted_ms = max(self.last_submitted_ms, job.submitted_at_ms)
+            self.next_insertion = max(self.next_insertion, job.priority_insertion + job.num_tasks)
+        for task in tasks:
+            self.tasks.setdefault(task.job_id, []).append(task)
+        for job_id, rows in self.tasks.items():
+            waiting = [t.index for t in rows if t.state is TaskState.PENDING]
+            if waiting:
+                self.pending[job_id] = waiting[::-1]
+        for attempt in sorted(attempts, key=lambda a: (a.created_at_ms, a.uid)):
+            self._put_attempt(attempt)
+        for worker in workers:
+            self.workers[worker.worker_id] = worker
+
+    def apply(self, overlay: Overlay) -> Changes:
+        """Makes a committed batch the state, and says what changed."""
+        changes = Changes()
+        for job_id in overlay.deleted_jobs:
+            self._drop_job(job_id, changes)
+        for job_id, rows in overlay.new_tasks.items():
+            self.tasks[job_id] = list(rows)
+            self.pending[job_id] = [t.index for t in reversed(rows) if t.state is TaskState.PENDING]
+            changes.new_jobs.add(job_id)
+        for (job_id, index), task in overlay.tasks.items():
+            self._put_task(job_id, index, task)
+            changes.tasks.add((job_id, index))
+            changes.jobs.add(job_id)
+        for attempt in overlay.attempts.values():
+            self._put_attempt(attempt)
+            changes.workers.add(attempt.worker_id)
+            changes.dispatch.add(attempt.worker_id)
+        for job in overlay.jobs.values():
+            self._put_job(job)
+            changes.jobs.add(job.job_id)
+        for worker_id, worker in overlay.workers.items():
+            if worker is None:
+                self.workers.pop(worker_id, None)
+            else:
+                self.workers[worker_id] = worker
+            changes.workers.add(worker_id)
+        self.last_submitted_ms = max(self.last_submitted_ms, overlay.last_submitted_ms)
+        self.next_insertion = max(self.next_insertion, overlay.next_insertion)
+        self._trim(changes)
+        return changes
+
+    def _put_job(self, job: Job) -> None:
+        self.jobs[job.job_id] = job
+        if job.parent_job_id is not None:
+            self.children.setdefault(job.parent_job_id, set()).add(job.job_id)
+        if job.state in JOB_TERMINAL:
+            self.tasks.pop(job.job_id, None)
+            self.pending.pop(job.job_id, None)
+            self.reasons.pop(job.job_id, None)
+            self.terminal[job.job_id] = None
+        else:
+            self.terminal.pop(job.job_id, None)
+
+    def _put_task(self, job_id: str, index: int, task: Task) -> None:
+        rows = self.tasks.get(job_id)
+        if rows is None:
+            return
+        before = rows[index].state is TaskState.PENDING
+        after = task.state is TaskState.PENDING
+        rows[index] = task
+        if before == after:
+            return
+        waiting = self.pending.setdefault(job_id, [])
+        position = bisect.bisect_left(waiting, -index, key=lambda i: -i)
+        present = position < len(waiting) and waiting[position] == index
+        if after and not present:
+            waiting.insert(position, index)
+        elif not after and present:
+            del waiting[position]
+        if not waiting:
+            del self.pending[job_id]
+            self.reasons.pop(job_id, None)
+
+    def _put_attempt(self, attempt: Attempt) -> None:
+        old = self.attempts.get(attempt.uid)
+        usage = self.usage.setdefault(attempt.worker_id, Usage())
+        if old is not None and old.finished_at_ms is None:
+            usage.add(old.resources, -1, old.state in _DISPATCHED)
+        if attempt.finished_at_ms is None:
+            self.attempts[attempt.uid] = attempt
+            self.by_worker.setdefault(attempt.worker_id, {})[attempt.uid] = None
+            usage.add(attempt.resources, 1, attempt.state in _DISPATCHED)
+        else:
+            self.attempts.pop(attempt.uid, None)
+            self.by_worker.get(attempt.worker_id, {}).pop(attempt.uid, None)
+
+    def _drop_job(self, job_id: str, changes: Changes) -> None:
+        job = self.jobs.pop(job_id, None)
+        if job is None:
+            return
+        for uid in [a.uid for a in self.attempts.values() if a.job_id == job_id]:
+            attempt = self.attempts.pop(uid)
+            self.by_worker.get(attempt.worker_id, {}).pop(uid, None)
+            self.usage[attempt.worker_id].add(attempt.resources, -1, attempt.state in _DISPATCHED)
+            changes.dispatch.add(attempt.worker_id)
+        if job.parent_job_id is not None:
+            self.children.get(job.parent_job_id, set()).discard(job_id)
+        self.children.pop(job_id, None)
+        self.tasks.pop(job_id, None)
+        self.pending.pop(job_id, None)
+        self.reasons.pop(job_id, None)
+        self.terminal.pop(job_id, None)
+        changes.removed_jobs.add(job_id)
+
+    def _trim(self, changes: Changes) -> None:
+        """Forgets the oldest terminal jobs beyond the limit; a parent stays while a child is held."""
+        excess = len(self.terminal) - TERMINAL_KEPT
+        if excess <= 0:
+            return
+        for job_id in list(self.terminal)[: excess + 100]:
+            if excess <= 0:
+                return
+            if self.children.get(job_id):
+                continue
+            job = self.jobs.pop(job_id)
+            del self.terminal[job_id]
+            if job.parent_job_id is not None:
+                self.children.get(job.parent_job_id, set()).discard(job_id)
+            self.children.pop(job_id, None)
+            changes.removed_jobs.add(job_id)
+            excess -= 1
+
+
+_DISPATCHED = (TaskState.ASSIGNED, TaskState.BUILDING)

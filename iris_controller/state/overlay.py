@@ -1,0 +1,203 @@
+"""One batch's changes on top of the model: read through, copy on write, dropped whole when the commit fails.
+
+Every command of a batch plans in order against the same overlay. Must never touch the model it stands on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from iris_controller.state.records import Attempt, Job, Task, Worker
+from iris_core.model.states import TaskState
+
+if TYPE_CHECKING:
+    from iris_controller.state.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEvent:
+    """One line of the audit log: `event=<action> entity=<id> trigger=<who or what> k=v…`, written once committed."""
+
+    action: str
+    entity: str
+    trigger: str
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestAnswer:
+    """The first answer to a request id, kept 24 h so that a repeat gets the same one."""
+
+    principal: str
+    request_id: str
+    method: str
+    response: bytes
+
+
+class Overlay:
+    """See the module. The dictionaries hold only what this batch changed."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.jobs: dict[str, Job] = {}
+        self.new_jobs: set[str] = set()
+        self.deleted_jobs: dict[str, None] = {}
+        self.new_tasks: dict[str, list[Task]] = {}
+        self.tasks: dict[tuple[str, int], Task] = {}
+        self.attempts: dict[str, Attempt] = {}
+        self.workers: dict[str, Worker | None] = {}
+        self.audit: list[AuditEvent] = []
+        self.answers: list[RequestAnswer] = []
+        self.touched_jobs: dict[str, list[int]] = {}
+        """Jobs whose tasks changed and must be rolled up before the commit: the change of each of `Job.counts`, then of
+        `failure_count` and `preemption_count`, not yet folded into the job."""
+        self.requeued_jobs: dict[str, None] = {}
+        """Jobs with a task that went back to PENDING in this batch (children policy, control-plane §1.5)."""
+        self.last_submitted_ms = model.last_submitted_ms
+        self.next_insertion = model.next_insertion
+
+    # Reading ------------------------------------------------------------------------------------------------
+
+    def job(self, job_id: str) -> Job | None:
+        found = self.jobs.get(job_id)
+        if found is not None:
+            return found
+        return None if job_id in self.deleted_jobs else self.model.jobs.get(job_id)
+
+    def task(self, job_id: str, index: int) -> Task | None:
+        """None when the job is terminal in the model, unknown, or has no such index."""
+        changed = self.tasks.get((job_id, index))
+        if changed is not None:
+            return changed
+        fresh = self.new_tasks.get(job_id)
+        if fresh is not None:
+            return fresh[index] if 0 <= index < len(fresh) else None
+        return None if job_id in self.deleted_jobs else self.model.task(job_id, index)
+
+    def tasks_of(self, job_id: str) -> Iterator[Task]:
+        """The tasks of a non-terminal job as of now, by index."""
+        base: Sequence[Task] = self.new_tasks.get(job_id) or (
+            () if job_id in self.deleted_jobs else self.model.tasks.get(job_id, ())
+        )
+        for task in base:
+            yield self.tasks.get((job_id, task.index), task)
+
+    def attempt(self, uid: str) -> Attempt | None:
+        """An unfinished attempt, or one that this batch finished."""
+        found = self.attempts.get(uid) or self.model.attempts.get(uid)
+        return None if found is not None and found.job_id in self.deleted_jobs and uid not in self.attempts else found
+
+    def attempts_on(self, worker_id: str) -> Iterator[Attempt]:
+        """Attempts on the worker that are unfinished as of now, oldest first."""
+        for uid in list(self.model.by_worker.get(worker_id, ())):
+            attempt = self.attempt(uid)
+            if attempt is not None and attempt.finished_at_ms is None:
+                yield attempt
+        for attempt in list(self.attempts.values()):
+            if (
+                attempt.worker_id == worker_id
+                and attempt.finished_at_ms is None
+                and attempt.uid not in self.model.attempts
+            ):
+                yield attempt
+
+    def worker(self, worker_id: str) -> Worker | None:
+        if worker_id in self.workers:
+            return self.workers[worker_id]
+        return self.model.workers.get(worker_id)
+
+    def children_of(self, job_id: str) -> list[str]:
+        """Direct children, sorted."""
+        known = {c for c in self.model.children.get(job_id, ()) if c not in self.deleted_jobs}
+        known.update(j.job_id for j in self.jobs.values() if j.parent_job_id == job_id and j.job_id in self.new_jobs)
+        return sorted(known)
+
+    def subtree(self, job_id: str) -> Iterator[str]:
+        """The job and all its descendants, parents first."""
+        stack = [job_id]
+        while stack:
+            current = stack.pop()
+            yield current
+            stack.extend(reversed(self.children_of(current)))
+
+    @property
+    def dirty(self) -> bool:
+        return bool(
+            self.jobs or self.deleted_jobs or self.new_tasks or self.tasks or self.attempts or self.workers or self.answers
+        )
+
+    # Writing ------------------------------------------------------------------------------------------------
+
+    def add_job(self, job: Job, tasks: list[Task]) -> None:
+        """A new job with its tasks; `job.counts` must already count them."""
+        self.jobs[job.job_id] = job
+        self.new_jobs.add(job.job_id)
+        self.new_tasks[job.job_id] = tasks
+        self.last_submitted_ms = max(self.last_submitted_ms, job.submitted_at_ms)
+        self.next_insertion = max(self.next_insertion, job.priority_insertion + job.num_tasks)
+
+    def delete_job(self, job_id: str) -> None:
+        """Removes a finished job and its finished descendants so that the name can be used again."""
+        for current in list(self.subtree(job_id)):
+            self.deleted_jobs[current] = None
+            self.jobs.pop(current, None)
+            self.new_jobs.discard(current)
+            self.new_tasks.pop(current, None)
+            self.touched_jobs.pop(current, None)
+            self.requeued_jobs.pop(current, None)
+            for key in [k for k in self.tasks if k[0] == current]:
+                del self.tasks[key]
+            for uid in [a.uid for a in self.attempts.values() if a.job_id == current]:
+                del self.attempts[uid]
+
+    def set_job(self, job: Job, **values: Any) -> Job:
+        changed = replace(job, **values)
+        self.jobs[job.job_id] = changed
+        return changed
+
+    def set_task(self, task: Task, **values: Any) -> Task:
+        """Changes a task; its job's counts follow in `fold`, and the job is rolled up before the commit."""
+        changed = replace(task, **values)
+        self.tasks[(task.job_id, task.index)] = changed
+        delta = self.touched_jobs.setdefault(task.job_id, [0] * 15)
+        if changed.state is not task.state:
+            delta[task.state] -= 1
+            delta[changed.state] += 1
+            if changed.state is TaskState.PENDING:
+                self.requeued_jobs[task.job_id] = None
+        delta[13] += changed.failure_count - task.failure_count
+        delta[14] += changed.preemption_count - task.preemption_count
+        return changed
+
+    def fold(self, job_id: str) -> Job | None:
+        """The job with the counts of its tasks as of now."""
+        job = self.job(job_id)
+        delta = self.touched_jobs.get(job_id)
+        if job is None or delta is None or not any(delta):
+            return job
+        self.touched_jobs[job_id] = [0] * 15
+        return self.set_job(
+            job,
+            counts=tuple(a + b for a, b in zip(job.counts, delta, strict=False)),
+            failure_count=job.failure_count + delta[13],
+            preemption_count=job.preemption_count + delta[14],
+        )
+
+    def set_attempt(self, attempt: Attempt, **values: Any) -> Attempt:
+        changed = replace(attempt, **values)
+        self.attempts[attempt.uid] = changed
+        return changed
+
+    def add_attempt(self, attempt: Attempt) -> None:
+        self.attempts[attempt.uid] = attempt
+
+    def set_worker(self, worker: Worker, **values: Any) -> Worker:
+        changed = replace(worker, **values)
+        self.workers[worker.worker_id] = changed
+        return changed
+
+    def note(self, action: str, entity: str, trigger: str, **values: Any) -> None:
+        """Writes an audit line once this batch is committed."""
+        self.audit.append(AuditEvent(action, entity, trigger, values))
