@@ -75,27 +75,25 @@ GPU_VARIANTS: Final = (
 class Device:
     """``count`` accelerators of one variant, on one worker.
 
-    ``variant`` is compared without regard to case; ``""`` in a request means any.
-    For a TPU it is the slice type (``v5litepod-16``) and ``count`` the chips per worker.
+    ``variant`` is kept in lower case; ``""`` in a request means any. For a TPU it is the slice type
+    (``v5litepod-16``) and ``count`` the chips per worker.
     """
 
     kind: DeviceKind
     variant: str
     count: int
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "variant", self.variant.lower())
+
     def is_like(self, other: Device) -> bool:
         """Whether both can be counted together: same kind, and variants that do not differ."""
-        return self.kind == other.kind and (
-            not self.variant
-            or not other.variant
-            or self.variant == other.variant
-            or self.variant.lower() == other.variant.lower()
-        )
+        return self.kind == other.kind and (not self.variant or not other.variant or self.variant == other.variant)
 
     def __str__(self) -> str:
         if self.kind == "tpu":
             return self.variant or f"tpu x{self.count}"
-        return f"{self.variant}x{self.count}" if self.variant else f"gpu x{self.count}"
+        return f"{self.variant.upper()}x{self.count}" if self.variant else f"gpu x{self.count}"
 
 
 @dataclass(frozen=True, slots=True)
