@@ -74,8 +74,9 @@ class Mode(IntEnum):
 
 _ORDERING: Final = frozenset({Op.GT, Op.GE, Op.LT, Op.LE})
 _SYMBOLS: Final = {Op.EQ: "=", Op.NE: "!=", Op.GT: ">", Op.GE: ">=", Op.LT: "<", Op.LE: "<=", Op.IN: "="}
-_INTEGER_RE = re.compile(r"-?[1-9][0-9]{0,17}|0")
-_DECIMAL_RE = re.compile(r"-?[0-9]{1,15}\.[0-9]{1,15}")
+_INTEGER_RE = re.compile(r"-?[1-9][0-9]{0,18}|0")
+_FLOAT_RE = re.compile(r"-?[0-9]{1,20}(?:\.[0-9]{1,20})?(?:e[+-][0-9]{2,3})?")
+_DECIMAL_RE = re.compile(r"-?[0-9]{1,20}(?:\.[0-9]{1,20})?")
 _KEY_RE = re.compile(r"[a-z0-9_][a-z0-9_.:/@+-]*")
 _PLAIN_VALUE_RE = re.compile(r'[^\s",=<>!]+')
 _TEXT_RE = re.compile(r"\s*(!?)\s*([A-Za-z0-9_][A-Za-z0-9_.:/@+-]*)\s*(!=|==|>=|<=|=|>|<|\Z)")
@@ -244,9 +245,9 @@ def merge_constraints(user: Iterable[Constraint], derived: Iterable[Constraint])
 @lru_cache(maxsize=4096)
 def _canonical_text(text: str) -> str | int | float:
     trimmed = text.strip().lower()
-    if _INTEGER_RE.fullmatch(trimmed):
+    if _INTEGER_RE.fullmatch(trimmed) and -(2**63) <= int(trimmed) < 2**63:
         return int(trimmed)
-    if _DECIMAL_RE.fullmatch(trimmed) and str(float(trimmed)) == trimmed:
+    if _FLOAT_RE.fullmatch(trimmed) and str(float(trimmed)) == trimmed:
         return float(trimmed)
     return trimmed
 
