@@ -1,0 +1,584 @@
+"""The columns of jobs, tasks, attempts and workers, declared once for the command line's tables and the console.
+
+A spec holds both faces of a column: `value` is what machine formats print (the original, times as ISO-8601 UTC) and `text`
+what a person reads (one line, control characters made visible, safe for a terminal). Widths and hide order are wishes that
+each surface applies to its own room. Rows are the wire's own messages. Must never cut a text: that is the surface's choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
+
+from iris_core.model.bands import PriorityBand, band_label
+from iris_core.model.resources import format_age, format_cpu, format_duration, format_size
+from iris_core.model.states import JOB_TERMINAL, TERMINAL, JobState, TaskState, job_label, task_label
+from iris_core.model.text import one_line
+
+if TYPE_CHECKING:
+    from iris_core.wire.gen.iris.v1.common_pb2 import Resources
+    from iris_core.wire.gen.iris.v1.controller_pb2 import AttemptStatus, JobStatus, TaskStatus, WorkerStatus
+
+R = TypeVar("R")
+
+NOTHING: Final = "-"
+"""What a person reads where there is no value."""
+
+
+class Tone(StrEnum):
+    """What a text means; each surface chooses its colour. Never the only carrier of that meaning."""
+
+    PLAIN = "plain"
+    DIM = "dim"
+    GOOD = "good"
+    BUSY = "busy"
+    WAIT = "wait"
+    WARN = "warn"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSpec(Generic[R]):
+    """One column. Widths are in terminal cells.
+
+    Attributes:
+        id: Stable name: key in JSON, word in `--columns` and `:sort`.
+        title: Heading.
+        value: What machine formats print: JSON-ready, unescaped.
+        text: What a person reads, given the time in epoch ms.
+        sort: Key for sorting rows by this column at a time in epoch ms, None if that makes no sense.
+        tone: Meaning of the cell.
+        min_width: It is never narrower; a column that does not get this is hidden.
+        max_width: It is never wider, 0 = no limit.
+        flex: Share of the room that is left.
+        hide: On narrow screens columns are hidden by descending number; 0 = never.
+    """
+
+    id: str
+    title: str
+    value: Callable[[R], object]
+    text: Callable[[R, int], str]
+    sort: Callable[[R, int], Any] | None = None
+    tone: Callable[[R], Tone] | None = None
+    min_width: int = 4
+    max_width: int = 0
+    flex: int = 0
+    align: Literal["left", "right"] = "left"
+    hide: int = 0
+
+
+def iso(epoch_ms: int) -> str | None:
+    """The time as machines read it, `2026-01-31T12:00:00.123Z`; None for 0, which means "not yet"."""
+    if not epoch_ms:
+        return None
+    seconds, ms = divmod(epoch_ms, 1000)
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S") + f".{ms:03d}Z"
+
+
+def when(epoch_ms: int) -> str:
+    """The time as a person reads it, in UTC to the second."""
+    if not epoch_ms:
+        return NOTHING
+    return datetime.fromtimestamp(epoch_ms // 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+
+
+_JOB_TONES: Final = {
+    JobState.PENDING: Tone.WAIT,
+    JobState.BUILDING: Tone.BUSY,
+    JobState.RUNNING: Tone.BUSY,
+    JobState.SUCCEEDED: Tone.GOOD,
+    JobState.FAILED: Tone.BAD,
+    JobState.KILLED: Tone.DIM,
+    JobState.WORKER_FAILED: Tone.BAD,
+    JobState.UNSCHEDULABLE: Tone.BAD,
+}
+_TASK_TONES: Final = {
+    TaskState.PENDING: Tone.WAIT,
+    TaskState.ASSIGNED: Tone.BUSY,
+    TaskState.BUILDING: Tone.BUSY,
+    TaskState.RUNNING: Tone.BUSY,
+    TaskState.SUCCEEDED: Tone.GOOD,
+    TaskState.FAILED: Tone.BAD,
+    TaskState.KILLED: Tone.DIM,
+    TaskState.WORKER_FAILED: Tone.BAD,
+    TaskState.UNSCHEDULABLE: Tone.BAD,
+    TaskState.PREEMPTED: Tone.WARN,
+    TaskState.COSCHED_FAILED: Tone.BAD,
+}
+# Attention first: what is broken, what waits, what runs, what is over.
+_ATTENTION: Final = {Tone.BAD: 0, Tone.WARN: 1, Tone.WAIT: 2, Tone.BUSY: 3, Tone.PLAIN: 4, Tone.GOOD: 5, Tone.DIM: 6}
+
+
+def job_tone(state: int) -> Tone:
+    """Meaning of a job state; an unknown one is plain."""
+    return _JOB_TONES.get(state, Tone.PLAIN)  # type: ignore[call-overload,no-any-return]
+
+
+def task_tone(state: int) -> Tone:
+    """Meaning of a task or attempt state; an unknown one is plain."""
+    return _TASK_TONES.get(state, Tone.PLAIN)  # type: ignore[call-overload,no-any-return]
+
+
+# --- how the tasks of a job stand -----------------------------------------------------------------------------------
+
+Share = Literal["done", "failed", "running", "starting", "pending"]
+SHARES: Final[tuple[Share, ...]] = ("done", "failed", "running", "starting", "pending")
+_SHARE_OF: Final[dict[int, Share]] = {
+    TaskState.SUCCEEDED: "done",
+    TaskState.RUNNING: "running",
+    TaskState.BUILDING: "starting",
+    TaskState.ASSIGNED: "starting",
+    TaskState.PENDING: "pending",
+}
+
+
+def task_shares(job: JobStatus) -> dict[Share, int]:
+    """How many tasks of the job are done, failed, running, starting and pending; every ended one that did not succeed counts as failed."""
+    shares: dict[Share, int] = dict.fromkeys(SHARES, 0)
+    for count in job.task_counts:
+        shares[_SHARE_OF.get(count.state, "failed")] += count.count
+    return shares
+
+
+def share_cells(shares: dict[Share, int], width: int) -> list[tuple[Share, int]]:
+    """Divide `width` cells over the shares by largest remainder; a share that is not empty gets at least one cell when there is room for all."""
+    total = sum(shares.values())
+    present = [name for name in SHARES if shares[name]]
+    if not total or width < 1:
+        return []
+    floor = 1 if len(present) <= width else 0
+    spare = width - floor * len(present)
+    exact = {name: shares[name] * spare / total for name in present}
+    cells = {name: floor + int(exact[name]) for name in present}
+    by_remainder = sorted(present, key=lambda name: int(exact[name]) - exact[name])
+    for name in by_remainder[: width - sum(cells.values())]:
+        cells[name] += 1
+    return [(name, cells[name]) for name in present if cells[name]]
+
+
+def _tasks_text(job: JobStatus, _now_ms: int) -> str:
+    shares = task_shares(job)
+    total = max(job.num_tasks, sum(shares.values()))
+    return f"{shares['done']}/{total}"
+
+
+def _tasks_left(job: JobStatus, _now_ms: int) -> tuple[float, int]:
+    shares = task_shares(job)
+    total = max(job.num_tasks, sum(shares.values()), 1)
+    return shares["done"] / total, total
+
+
+# --- shared pieces ---------------------------------------------------------------------------------------------------
+
+
+def age(since_ms: int, now_ms: int) -> str:
+    """How long ago; `-` if it has not happened."""
+    return format_age(now_ms - since_ms) if since_ms else NOTHING
+
+
+def span(started_ms: int, finished_ms: int, now_ms: int) -> str:
+    """How long it ran, until now if it has not ended; `-` if it has not started."""
+    if not started_ms:
+        return NOTHING
+    return format_duration(max((finished_ms or now_ms) - started_ms, 0))
+
+
+def _span_ms(started_ms: int, finished_ms: int, now_ms: int) -> int:
+    return (finished_ms or now_ms) - started_ms if started_ms else -1
+
+
+def exit_text(code: int) -> str:
+    """An exit code, with the signal's name where one ended the process."""
+    from iris_core.model.levels import signal_name
+
+    name = signal_name(code - 128) if code > 128 else ""
+    return f"{code} ({name})" if name else str(code)
+
+
+def resources_text(resources: Resources) -> str:
+    """What is asked for, as operators write it: `cpu=0.5, memory=1GB, disk=5GB, gpu=H100x8`."""
+    parts = [
+        f"cpu={format_cpu(resources.cpu_millicores)}",
+        f"memory={format_size(resources.memory_bytes, exact=True)}",
+        f"disk={format_size(resources.disk_bytes, exact=True)}",
+    ]
+    device = resources.device
+    if device.count:
+        variant = device.variant or "any"
+        parts.append(f"{device.kind}={variant}" + (f"x{device.count}" if device.kind == "gpu" else ""))
+    return one_line(", ".join(parts))
+
+
+def job_reason(job: JobStatus) -> str:
+    """Why the job is as it is: its error, else what it waits for."""
+    return job.error or ("" if job.state in JOB_TERMINAL else job.pending_reason)
+
+
+def task_reason(task: TaskStatus) -> str:
+    """Why the task is as it is: its error, else what it waits for."""
+    return task.error or ("" if task.state in TERMINAL else task.pending_reason)
+
+
+def attempt_reason(attempt: AttemptStatus) -> str:
+    """Why the attempt ended."""
+    return attempt.error or attempt.terminal_reason
+
+
+def _or_nothing(text: str) -> str:
+    return one_line(text) if text else NOTHING
+
+
+# --- jobs ------------------------------------------------------------------------------------------------------------
+
+JOBS: Final[dict[str, ColumnSpec[JobStatus]]] = {
+    spec.id: spec
+    for spec in (
+        ColumnSpec[Any](
+            id="job_id", title="JOB ID", min_width=20, flex=3,
+            value=lambda job: job.job_id,
+            text=lambda job, _: one_line(job.job_id),
+            sort=lambda job, _: job.job_id,
+        ),
+        ColumnSpec[Any](
+            id="state", title="STATE", min_width=9, max_width=13,
+            value=lambda job: job_label(job.state),
+            text=lambda job, _: job_label(job.state),
+            sort=lambda job, _: (_ATTENTION[job_tone(job.state)], job.state),
+            tone=lambda job: job_tone(job.state),
+        ),
+        ColumnSpec[Any](
+            id="tasks", title="TASKS", min_width=8, max_width=18, flex=1,
+            value=lambda job: {name: count for name, count in task_shares(job).items() if count},
+            text=_tasks_text,
+            sort=_tasks_left,
+        ),
+        ColumnSpec[Any](
+            id="submitted", title="SUBMITTED", min_width=19, max_width=19, hide=8,
+            value=lambda job: iso(job.submitted_at_ms),
+            text=lambda job, _: when(job.submitted_at_ms),
+            sort=lambda job, _: -job.submitted_at_ms,
+            tone=lambda job: Tone.DIM,
+        ),
+        ColumnSpec[Any](
+            id="age", title="AGE", min_width=6, max_width=6, align="right",
+            value=lambda job: iso(job.submitted_at_ms),
+            text=lambda job, now: age(job.submitted_at_ms, now),
+            sort=lambda job, _: -job.submitted_at_ms,
+        ),
+        ColumnSpec[Any](
+            id="time", title="TIME", min_width=7, max_width=7, align="right", hide=3,
+            value=lambda job: _span_ms(job.started_at_ms, job.finished_at_ms, 0) if job.finished_at_ms else None,
+            text=lambda job, now: span(job.started_at_ms, job.finished_at_ms, now),
+            sort=lambda job, now: -_span_ms(job.started_at_ms, job.finished_at_ms, now),
+        ),
+        ColumnSpec[Any](
+            id="failures", title="FAIL", min_width=4, max_width=6, align="right", hide=1,
+            value=lambda job: job.failure_count,
+            text=lambda job, _: str(job.failure_count) if job.failure_count else NOTHING,
+            sort=lambda job, _: -job.failure_count,
+            tone=lambda job: Tone.WARN if job.failure_count else Tone.DIM,
+        ),
+        ColumnSpec[Any](
+            id="preemptions", title="PREEMPT", min_width=7, max_width=7, align="right", hide=2,
+            value=lambda job: job.preemption_count,
+            text=lambda job, _: str(job.preemption_count) if job.preemption_count else NOTHING,
+            sort=lambda job, _: -job.preemption_count,
+            tone=lambda job: Tone.WARN if job.preemption_count else Tone.DIM,
+        ),
+        ColumnSpec[Any](
+            id="user", title="USER", min_width=6, max_width=16, hide=7,
+            value=lambda job: job.user_id,
+            text=lambda job, _: _or_nothing(job.user_id),
+            sort=lambda job, _: job.user_id,
+        ),
+        ColumnSpec[Any](
+            id="band", title="BAND", min_width=6, max_width=11, hide=6,
+            value=lambda job: band_label(job.priority_band),
+            text=lambda job, _: band_label(job.priority_band),
+            sort=lambda job, _: -_rank(job.priority_band),
+        ),
+        ColumnSpec[Any](
+            id="resources", title="RESOURCES", min_width=12, flex=1, hide=9,
+            value=lambda job: resources_text(job.resources),
+            text=lambda job, _: resources_text(job.resources),
+        ),
+        ColumnSpec[Any](
+            id="exit", title="EXIT", min_width=4, max_width=13, align="right", hide=5,
+            value=lambda job: job.exit_code if job.HasField("exit_code") else None,
+            text=lambda job, _: exit_text(job.exit_code) if job.HasField("exit_code") else NOTHING,
+            sort=lambda job, _: -job.exit_code,
+        ),
+        ColumnSpec[Any](
+            id="reason", title="REASON", min_width=12, flex=4,
+            value=job_reason,
+            text=lambda job, _: _or_nothing(job_reason(job)),
+            sort=lambda job, _: (not job_reason(job), job_reason(job)),
+            tone=lambda job: Tone.BAD if job.error else Tone.DIM,
+        ),
+    )
+}  # fmt: skip
+
+
+def _rank(band: int) -> int:
+    try:
+        return PriorityBand(band).rank()
+    except ValueError:
+        return 0
+
+
+# --- tasks -----------------------------------------------------------------------------------------------------------
+
+TASKS: Final[dict[str, ColumnSpec[TaskStatus]]] = {
+    spec.id: spec
+    for spec in (
+        ColumnSpec[Any](
+            id="task_id", title="TASK", min_width=20, flex=3,
+            value=lambda task: task.task_id,
+            text=lambda task, _: one_line(task.task_id),
+            sort=lambda task, _: (task.job_id, task.task_index),
+        ),
+        ColumnSpec[Any](
+            id="state", title="STATE", min_width=9, max_width=13,
+            value=lambda task: task_label(task.state),
+            text=lambda task, _: task_label(task.state),
+            sort=lambda task, _: (_ATTENTION[task_tone(task.state)], task.state),
+            tone=lambda task: task_tone(task.state),
+        ),
+        ColumnSpec[Any](
+            id="exit", title="EXIT", min_width=4, max_width=13, align="right",
+            value=lambda task: task.exit_code if task.HasField("exit_code") else None,
+            text=lambda task, _: _task_exit(task),
+            sort=lambda task, _: -task.exit_code,
+        ),
+        ColumnSpec[Any](
+            id="attempt", title="ATTEMPT", min_width=7, max_width=7, align="right", hide=2,
+            value=lambda task: task.current_attempt_id if task.current_attempt_id >= 0 else None,
+            text=lambda task, _: str(task.current_attempt_id) if task.current_attempt_id >= 0 else NOTHING,
+            sort=lambda task, _: -task.current_attempt_id,
+        ),
+        ColumnSpec[Any](
+            id="age", title="AGE", min_width=6, max_width=6, align="right", hide=5,
+            value=lambda task: iso(task.submitted_at_ms),
+            text=lambda task, now: age(task.submitted_at_ms, now),
+            sort=lambda task, _: -task.submitted_at_ms,
+        ),
+        ColumnSpec[Any](
+            id="time", title="DURATION", min_width=8, max_width=8, align="right",
+            value=lambda task: _span_ms(task.started_at_ms, task.finished_at_ms, 0) if task.finished_at_ms else None,
+            text=lambda task, now: span(task.started_at_ms, task.finished_at_ms, now),
+            sort=lambda task, now: -_span_ms(task.started_at_ms, task.finished_at_ms, now),
+        ),
+        ColumnSpec[Any](
+            id="failures", title="FAIL", min_width=4, max_width=6, align="right", hide=4,
+            value=lambda task: task.failure_count,
+            text=lambda task, _: str(task.failure_count) if task.failure_count else NOTHING,
+            sort=lambda task, _: -task.failure_count,
+            tone=lambda task: Tone.WARN if task.failure_count else Tone.DIM,
+        ),
+        ColumnSpec[Any](
+            id="preemptions", title="PREEMPT", min_width=7, max_width=7, align="right", hide=6,
+            value=lambda task: task.preemption_count,
+            text=lambda task, _: str(task.preemption_count) if task.preemption_count else NOTHING,
+            sort=lambda task, _: -task.preemption_count,
+            tone=lambda task: Tone.WARN if task.preemption_count else Tone.DIM,
+        ),
+        ColumnSpec[Any](
+            id="memory_peak", title="PEAK MEM", min_width=8, max_width=8, align="right", hide=3,
+            value=lambda task: task.memory_peak_bytes or None,
+            text=lambda task, _: format_size(task.memory_peak_bytes) if task.memory_peak_bytes else NOTHING,
+            sort=lambda task, _: -task.memory_peak_bytes,
+        ),
+        ColumnSpec[Any](
+            id="worker", title="WORKER", min_width=8, max_width=24, hide=1,
+            value=lambda task: task.worker_id or None,
+            text=lambda task, _: _or_nothing(task.worker_id),
+            sort=lambda task, _: task.worker_id,
+        ),
+        ColumnSpec[Any](
+            id="reason", title="REASON", min_width=12, flex=4,
+            value=task_reason,
+            text=lambda task, _: _or_nothing(task_reason(task)),
+            sort=lambda task, _: (not task_reason(task), task_reason(task)),
+            tone=lambda task: Tone.BAD if task.error else Tone.DIM,
+        ),
+    )
+}  # fmt: skip
+
+
+def _task_exit(task: TaskStatus) -> str:
+    return exit_text(task.exit_code) if task.state in TERMINAL and task.HasField("exit_code") else NOTHING
+
+
+# --- attempts --------------------------------------------------------------------------------------------------------
+
+ATTEMPTS: Final[dict[str, ColumnSpec[AttemptStatus]]] = {
+    spec.id: spec
+    for spec in (
+        ColumnSpec[Any](
+            id="attempt", title="ATTEMPT", min_width=7, max_width=9, align="right",
+            value=lambda attempt: attempt.attempt_id,
+            text=lambda attempt, _: f"{attempt.attempt_id}*" if attempt.current else str(attempt.attempt_id),
+            sort=lambda attempt, _: attempt.attempt_id,
+        ),
+        ColumnSpec[Any](
+            id="uid", title="UID", min_width=12, max_width=16, hide=2,
+            value=lambda attempt: attempt.attempt_uid,
+            text=lambda attempt, _: one_line(attempt.attempt_uid),
+            sort=lambda attempt, _: attempt.attempt_uid,
+            tone=lambda attempt: Tone.DIM,
+        ),
+        ColumnSpec[Any](
+            id="state", title="STATE", min_width=9, max_width=13,
+            value=lambda attempt: task_label(attempt.state),
+            text=lambda attempt, _: task_label(attempt.state),
+            sort=lambda attempt, _: (_ATTENTION[task_tone(attempt.state)], attempt.state),
+            tone=lambda attempt: task_tone(attempt.state),
+        ),
+        ColumnSpec[Any](
+            id="exit", title="EXIT", min_width=4, max_width=13, align="right",
+            value=lambda attempt: attempt.exit_code if attempt.HasField("exit_code") else None,
+            text=lambda attempt, _: exit_text(attempt.exit_code) if attempt.HasField("exit_code") else NOTHING,
+            sort=lambda attempt, _: -attempt.exit_code,
+        ),
+        ColumnSpec[Any](
+            id="time", title="DURATION", min_width=8, max_width=8, align="right", hide=1,
+            value=lambda attempt: (
+                _span_ms(attempt.started_at_ms, attempt.finished_at_ms, 0) if attempt.finished_at_ms else None
+            ),
+            text=lambda attempt, now: span(attempt.started_at_ms, attempt.finished_at_ms, now),
+            sort=lambda attempt, now: -_span_ms(attempt.started_at_ms, attempt.finished_at_ms, now),
+        ),
+        ColumnSpec[Any](
+            id="worker", title="WORKER", min_width=8, max_width=24,
+            value=lambda attempt: attempt.worker_id or None,
+            text=lambda attempt, _: _or_nothing(attempt.worker_id),
+            sort=lambda attempt, _: attempt.worker_id,
+        ),
+        ColumnSpec[Any](
+            id="memory_peak", title="PEAK MEM", min_width=8, max_width=8, align="right", hide=3,
+            value=lambda attempt: attempt.memory_peak_bytes or None,
+            text=lambda attempt, _: format_size(attempt.memory_peak_bytes) if attempt.memory_peak_bytes else NOTHING,
+            sort=lambda attempt, _: -attempt.memory_peak_bytes,
+        ),
+        ColumnSpec[Any](
+            id="reason", title="REASON", min_width=12, flex=4,
+            value=attempt_reason,
+            text=lambda attempt, _: _or_nothing(attempt_reason(attempt)),
+            sort=lambda attempt, _: attempt_reason(attempt),
+            tone=lambda attempt: Tone.BAD if attempt.error else Tone.DIM,
+        ),
+    )
+}  # fmt: skip
+
+
+# --- workers ---------------------------------------------------------------------------------------------------------
+
+_HEALTH: Final = {1: ("healthy", Tone.GOOD), 2: ("degraded", Tone.WARN), 3: ("dead", Tone.BAD)}
+
+
+def _health(worker: WorkerStatus) -> tuple[str, Tone]:
+    return _HEALTH.get(worker.health, (str(int(worker.health)), Tone.PLAIN))
+
+
+WORKERS: Final[dict[str, ColumnSpec[WorkerStatus]]] = {
+    spec.id: spec
+    for spec in (
+        ColumnSpec[Any](
+            id="worker_id", title="WORKER", min_width=12, flex=2,
+            value=lambda worker: worker.worker_id,
+            text=lambda worker, _: one_line(worker.worker_id),
+            sort=lambda worker, _: worker.worker_id,
+        ),
+        ColumnSpec[Any](
+            id="health", title="HEALTH", min_width=8, max_width=8,
+            value=lambda worker: _health(worker)[0],
+            text=lambda worker, _: _health(worker)[0],
+            sort=lambda worker, _: -worker.health,
+            tone=lambda worker: _health(worker)[1],
+        ),
+        ColumnSpec[Any](
+            id="running", title="TASKS", min_width=5, max_width=7, align="right",
+            value=lambda worker: worker.running_tasks,
+            text=lambda worker, _: str(worker.running_tasks),
+            sort=lambda worker, _: -worker.running_tasks,
+        ),
+        ColumnSpec[Any](
+            id="cpu", title="CPU", min_width=7, max_width=13, align="right", hide=1,
+            value=lambda worker: {"used": worker.committed.cpu_millicores, "total": worker.total.cpu_millicores},
+            text=lambda worker, _: (
+                f"{format_cpu(worker.committed.cpu_millicores)}/{format_cpu(worker.total.cpu_millicores)}"
+            ),
+            sort=lambda worker, _: -worker.committed.cpu_millicores,
+        ),
+        ColumnSpec[Any](
+            id="memory", title="MEMORY", min_width=9, max_width=17, align="right", hide=2,
+            value=lambda worker: {"used": worker.committed.memory_bytes, "total": worker.total.memory_bytes},
+            text=lambda worker, _: (
+                f"{format_size(worker.committed.memory_bytes)}/{format_size(worker.total.memory_bytes)}"
+            ),
+            sort=lambda worker, _: -worker.committed.memory_bytes,
+        ),
+        ColumnSpec[Any](
+            id="address", title="ADDRESS", min_width=12, max_width=28, hide=3,
+            value=lambda worker: worker.address,
+            text=lambda worker, _: _or_nothing(worker.address),
+            sort=lambda worker, _: worker.address,
+        ),
+        ColumnSpec[Any](
+            id="reason", title="REASON", min_width=12, flex=3,
+            value=lambda worker: worker.health_reason,
+            text=lambda worker, _: _or_nothing(worker.health_reason),
+            sort=lambda worker, _: worker.health_reason,
+            tone=lambda worker: Tone.DIM,
+        ),
+    )
+}  # fmt: skip
+
+
+def pick(specs: dict[str, ColumnSpec[R]], ids: Iterable[str]) -> list[ColumnSpec[R]]:
+    """The named columns in that order. Raises KeyError for a name that does not exist: views are fixed in code."""
+    return [specs[name] for name in ids]
+
+
+def fit(columns: list[ColumnSpec[Any]], width: int, *, gap: int = 1) -> list[tuple[ColumnSpec[Any], int]]:
+    """Choose which columns fit into `width` cells and how wide each is, `gap` cells between them.
+
+    Columns are hidden by descending `hide` until the rest fits at its minimum; what is left goes to the flexible ones by
+    share, up to their maximum. Columns that may not be hidden stay, however narrow it gets.
+    """
+    shown = list(columns)
+
+    def needed() -> int:
+        return sum(column.min_width for column in shown) + gap * max(len(shown) - 1, 0)
+
+    while needed() > width:
+        candidates = [column for column in shown if column.hide]
+        if not candidates:
+            break
+        shown.remove(max(candidates, key=lambda column: column.hide))
+    widths = {column.id: column.min_width for column in shown}
+    spare = width - needed()
+    # Columns without a share grow to their wish first; then the flexible ones divide the rest until each is full.
+    for column in shown:
+        if spare > 0 and not column.flex and column.max_width > column.min_width:
+            extra = min(column.max_width - column.min_width, spare)
+            widths[column.id] += extra
+            spare -= extra
+    growing = [column for column in shown if column.flex]
+    while spare > 0 and growing:
+        total = sum(column.flex for column in growing)
+        given = 0
+        for column in list(growing):
+            room = column.max_width - widths[column.id] if column.max_width else spare
+            extra = min(max(spare * column.flex // total, 1), room, spare - given)
+            widths[column.id] += extra
+            given += extra
+            if column.max_width and widths[column.id] >= column.max_width:
+                growing.remove(column)
+        if not given:
+            break
+        spare -= given
+    return [(column, widths[column.id]) for column in shown]
