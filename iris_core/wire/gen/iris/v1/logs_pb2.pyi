@@ -126,7 +126,7 @@ class StoredLine(_message.Message):
     def __init__(self, seq: _Optional[int] = ..., key: _Optional[str] = ..., epoch_ms: _Optional[int] = ..., source: _Optional[str] = ..., data: _Optional[str] = ..., raw: _Optional[bytes] = ..., level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., attempt_uid: _Optional[str] = ..., attempt_id: _Optional[int] = ..., number: _Optional[int] = ..., partial: _Optional[bool] = ..., gap: _Optional[int] = ...) -> None: ...
 
 class FetchLogsResponse(_message.Message):
-    __slots__ = ("entries", "cursor", "shown", "matched", "scanned", "capped", "capped_reason", "marks", "last_seq")
+    __slots__ = ("entries", "cursor", "shown", "matched", "scanned", "capped", "capped_reason", "marks", "last_seq", "from_seq")
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     SHOWN_FIELD_NUMBER: _ClassVar[int]
@@ -136,6 +136,7 @@ class FetchLogsResponse(_message.Message):
     CAPPED_REASON_FIELD_NUMBER: _ClassVar[int]
     MARKS_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQ_FIELD_NUMBER: _ClassVar[int]
+    FROM_SEQ_FIELD_NUMBER: _ClassVar[int]
     entries: _containers.RepeatedCompositeFieldContainer[StoredLine]
     cursor: int
     shown: int
@@ -145,4 +146,5 @@ class FetchLogsResponse(_message.Message):
     capped_reason: str
     marks: _containers.RepeatedCompositeFieldContainer[ProducerMark]
     last_seq: int
-    def __init__(self, entries: _Optional[_Iterable[_Union[StoredLine, _Mapping]]] = ..., cursor: _Optional[int] = ..., shown: _Optional[int] = ..., matched: _Optional[int] = ..., scanned: _Optional[int] = ..., capped: _Optional[bool] = ..., capped_reason: _Optional[str] = ..., marks: _Optional[_Iterable[_Union[ProducerMark, _Mapping]]] = ..., last_seq: _Optional[int] = ...) -> None: ...
+    from_seq: int
+    def __init__(self, entries: _Optional[_Iterable[_Union[StoredLine, _Mapping]]] = ..., cursor: _Optional[int] = ..., shown: _Optional[int] = ..., matched: _Optional[int] = ..., scanned: _Optional[int] = ..., capped: _Optional[bool] = ..., capped_reason: _Optional[str] = ..., marks: _Optional[_Iterable[_Union[ProducerMark, _Mapping]]] = ..., last_seq: _Optional[int] = ..., from_seq: _Optional[int] = ...) -> None: ...
