@@ -16,7 +16,7 @@ class Backoff:
 
     def next_s(self, *, at_least_s: float = 0.0) -> float:
         """The next delay in seconds. `at_least_s` is what the server asked for."""
-        ceiling = min(self.most_s, self.first_s * 2 ** min(self._failures, 30))
+        ceiling = min(self.most_s, self.first_s * 2.0 ** min(self._failures, 30))
         self._failures += 1
         return max(ceiling * self._rng.uniform(0.5, 1.0), at_least_s)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
@@ -75,14 +75,14 @@ def iso(epoch_ms: int) -> str | None:
     if not epoch_ms:
         return None
     seconds, ms = divmod(epoch_ms, 1000)
-    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S") + f".{ms:03d}Z"
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{ms:03d}Z"
 
 
 def when(epoch_ms: int) -> str:
     """The time as a person reads it, in UTC to the second."""
     if not epoch_ms:
         return NOTHING
-    return datetime.fromtimestamp(epoch_ms // 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    return datetime.fromtimestamp(epoch_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 _JOB_TONES: Final = {
@@ -214,12 +214,12 @@ def resources_text(resources: Resources) -> str:
 
 def job_reason(job: JobStatus) -> str:
     """Why the job is as it is: its error, else what it waits for."""
-    return job.error or ("" if job.state in JOB_TERMINAL else job.pending_reason)
+    return job.error or ("" if int(job.state) in JOB_TERMINAL else job.pending_reason)
 
 
 def task_reason(task: TaskStatus) -> str:
     """Why the task is as it is: its error, else what it waits for."""
-    return task.error or ("" if task.state in TERMINAL else task.pending_reason)
+    return task.error or ("" if int(task.state) in TERMINAL else task.pending_reason)
 
 
 def attempt_reason(attempt: AttemptStatus) -> str:
@@ -409,7 +409,7 @@ TASKS: Final[dict[str, ColumnSpec[TaskStatus]]] = {
 
 
 def _task_exit(task: TaskStatus) -> str:
-    return exit_text(task.exit_code) if task.state in TERMINAL and task.HasField("exit_code") else NOTHING
+    return exit_text(task.exit_code) if int(task.state) in TERMINAL and task.HasField("exit_code") else NOTHING
 
 
 # --- attempts --------------------------------------------------------------------------------------------------------

@@ -313,7 +313,9 @@ class RowStore(Generic[V]):
 
     def adopt(self, order: list[str], matched: int) -> None:
         """Show an order that `plan().order()` computed. Rows that went away since are left out."""
-        self.order = order if all(name in self.rows for name in order) else [name for name in order if name in self.rows]
+        self.order = (
+            order if all(name in self.rows for name in order) else [name for name in order if name in self.rows]
+        )
         self._matched = matched
         self._pending.clear()
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from iris_core.contracts import Denied, IrisError, RpcFailed
 from iris_core.live.backoff import Backoff
+from iris_core.live.waiting import first_of
 from iris_core.model.text import one_line
 
 if TYPE_CHECKING:
@@ -135,13 +136,13 @@ class Watch:
             self._detail = one_line(failure.message)
             self._broken = Link.DENIED if isinstance(failure, Denied) else Link.RECONNECTING
             asked = failure.retry_after_ms / 1000 if isinstance(failure, RpcFailed) else 0.0
-            await self._first_of(self._clock.sleep(self._backoff.next_s(at_least_s=asked)), self._changed.wait())
+            await first_of(self._clock.sleep(self._backoff.next_s(at_least_s=asked)), self._changed.wait())
 
     async def _one_stream(self) -> IrisError | None:
         """Read one stream until it breaks (returns why) or is to be opened anew (returns None)."""
         self._partial.clear()
         pump = asyncio.ensure_future(self._pump())
-        await self._first_of(pump, self._changed.wait(), self._silence())
+        await first_of(pump, self._changed.wait(), self._silence())
         if pump.done() and not pump.cancelled():
             return pump.result()
         if self._changed.is_set():
@@ -155,15 +156,13 @@ class Watch:
         for selector in self._selectors.values():
             request.selectors.add(
                 id=selector.id,
-                kind=selector.kind,  # type: ignore[arg-type]
+                kind=selector.kind,
                 filter=selector.filter,
                 job_ids=selector.job_ids,
                 resume=self._applied.get(selector.id),
             )
         try:
-            async for message in self._client.stream(
-                "ControllerService/Watch", request, controller_pb2.WatchResponse
-            ):
+            async for message in self._client.stream("ControllerService/Watch", request, controller_pb2.WatchResponse):
                 self._last_message = self._clock.monotonic()
                 self._broken = None
                 self._backoff.reset()
@@ -181,17 +180,6 @@ class Watch:
             if left <= 0:
                 return
             await self._clock.sleep(left)
-
-    @staticmethod
-    async def _first_of(*waits: asyncio.Future[IrisError] | object) -> None:
-        """Wait for the first, end the others. Never waits long for one that does not want to end."""
-        tasks = {asyncio.ensure_future(wait) for wait in waits}  # type: ignore[call-overload]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks, timeout=0.5)
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
