@@ -1,0 +1,412 @@
+"""From a call on the wire to a handler and back, the same way for gRPC and HTTP.
+
+Who calls, whether they may, and how large the request is are settled before a byte of it is decoded; over gRPC even before it is
+received, which is why every method is served as a raw stream. A handler sees a message and a `Call`, returns messages (or their bytes,
+when many callers get the same), and raises `RpcError`. Must never know what any method does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from iris_controller.audit import audit
+from iris_controller.rpc.errors import RpcError, as_rpc_error, clean, denied, exhausted, invalid
+from iris_controller.rpc.json_rpc import serve_json
+from iris_controller.rpc.passthrough import PassThrough
+from iris_controller.rpc.requests import MAX_REQUEST_ID
+from iris_controller.rpc.roles import ACCESS, MAX_MESSAGE_BYTES, authorise
+from iris_core.wire.gen.iris.v1 import common_pb2, logs_pb2
+from iris_core.wire.services import PACKAGE, method, methods, service_methods
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+
+    from iris_controller.audit import Value
+    from iris_controller.rpc.auth import Authenticator, Identity
+    from iris_controller.rpc.json_rpc import JsonAnswer, JsonStream
+    from iris_controller.rpc.passthrough import Metadata
+    from iris_controller.rpc.roles import Access
+    from iris_core.wire.services import Method
+
+log = logging.getLogger("iris.rpc")
+
+Answer = Message | bytes
+"""What a handler gives: a message, or one already serialised."""
+Argument = Message | bytes
+"""What a handler is given: bytes if the method is passed through."""
+
+SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_concurrent_streams", 4096),
+    # The inner port is found by its number; two servers on one number would share the connections.
+    ("grpc.so_reuseport", 0),
+    # Clients behind NAT keep idle Watch streams alive by pinging.
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+"""For `grpc.aio.server(options=…)` of the inner gRPC server."""
+
+_EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # its stubs lack it
+_ENTITY_FIELDS = ("name", "job_id", "task_id", "worker_id", "target", "bundle_id")
+
+
+@dataclass(slots=True)
+class Call:
+    """What a handler may know of the call it serves.
+
+    request_id  of a mutation, "" if the caller gave none
+    peer        the caller's real address
+    cancelled   set when the caller went away or its time was over. A mutation is not interrupted by that: it runs to its end, so
+                that what was committed is audited; one that waits for long looks at this
+    replayed    set by a handler that gave the first answer of a repeated request again: nothing is audited
+    """
+
+    identity: Identity
+    method: Method
+    peer: str
+    request_id: str = ""
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    replayed: bool = False
+    deadline: float | None = None
+    trailing: Metadata = ()
+    audit_fields: dict[str, Value] = field(default_factory=dict)
+    audit_entity: str = ""
+    audit_trigger: str = ""
+
+    def audit(self, *, entity: str = "", trigger: str = "", **fields: Value) -> None:
+        """Adds to the audit line that is written once this call was answered OK; a name given twice keeps the last value."""
+        self.audit_entity = entity or self.audit_entity
+        self.audit_trigger = trigger or self.audit_trigger
+        self.audit_fields.update(fields)
+
+    def time_left_s(self) -> float | None:
+        """Seconds until the caller gives up; None = it waits for ever."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A method that is served: by a handler, or by another process."""
+
+    method: Method
+    access: Access
+    handler: Callable[..., Any]
+    raw: PassThrough | None = None
+
+    def check_size(self, size: int) -> None:
+        """Raises RESOURCE_EXHAUSTED if a request of `size` bytes is too large."""
+        if size > self.access.max_bytes:
+            raise exhausted(
+                f"the request of {self.method.full_name} has {size} bytes, at most {self.access.max_bytes} are taken",
+                code="request_too_large",
+            )
+
+    def decoded(self, raw: bytes) -> Argument:
+        """What the handler is given. Raises RESOURCE_EXHAUSTED, INVALID_ARGUMENT."""
+        self.check_size(len(raw))
+        if self.raw is not None:
+            return raw
+        try:
+            return self.method.request.FromString(raw)
+        except DecodeError as error:
+            name = self.method.request.DESCRIPTOR.full_name
+            raise invalid("", f"the request is not a valid {name}", code="bad_request") from error
+
+
+class Router:
+    """All methods of one controller.
+
+    `peer_of` gives the real `address:port` behind an inner connection, as `PublicPort.peer_of` does. `observe`, if given, is told
+    method, status name and seconds of every finished call.
+    """
+
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        peer_of: Callable[[str], str | None],
+        observe: Callable[[str, str, float], None] | None = None,
+    ) -> None:
+        self._authenticator = authenticator
+        self._peer_of = peer_of
+        self._observe = observe
+        self._entries: dict[str, Entry] = {}
+        self._passed: list[PassThrough] = []
+        self._mutations: set[asyncio.Task[Any]] = set()
+
+    # Registration ---------------------------------------------------------------------------------------------
+
+    def add(self, method_name: str, handler: Callable[..., Any]) -> None:
+        """Serves `Service/Name`. By what the method streams, the handler is
+
+        - `async def h(request, call) -> response`
+        - `def h(request, call) -> AsyncIterator[response]`
+        - `def h(requests: AsyncIterator, call) -> AsyncIterator[response]`
+
+        Raises KeyError if there is no such method or it has no row in the roles table, ValueError if it is served already.
+        """
+        self._enter(Entry(method(method_name), ACCESS[method_name], handler))
+
+    def add_raw(self, service: str, target: Callable[[], str], what: str = "the log store") -> None:
+        """Hands all methods of `service` on to the gRPC server at `target()` (`host:port`, "" while there is none)."""
+        passed = PassThrough(target, what)
+        self._passed.append(passed)
+        for found in service_methods(service):
+            if found.client_streaming:
+                raise ValueError(f"{found.full_name} takes a stream and cannot be passed through")
+            handler = passed.stream if found.server_streaming else passed.unary
+            self._enter(Entry(found, ACCESS[found.full_name], handler, passed))
+
+    def _enter(self, entry: Entry) -> None:
+        if entry.method.path in self._entries:
+            raise ValueError(f"{entry.method.full_name} is served already")
+        self._entries[entry.method.path] = entry
+
+    def unserved(self) -> list[str]:
+        """The methods of the protos that nothing was registered for."""
+        return [known.full_name for known in methods() if known.path not in self._entries]
+
+    async def close(self) -> None:
+        """Waits for mutations under way whose callers left, then ends the pass-through calls."""
+        if self._mutations:
+            await asyncio.wait(self._mutations)
+        for passed in self._passed:
+            await passed.close()
+
+    # gRPC -----------------------------------------------------------------------------------------------------
+
+    def grpc_handlers(self) -> tuple[grpc.GenericRpcHandler[Any, Any], ...]:
+        """For `server.add_generic_rpc_handlers`."""
+        return (_GrpcHandlers(self),)
+
+    async def serve_grpc(self, path: str, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        """Answers one call."""
+        started = time.monotonic()
+        status = "OK"
+        try:
+            await self._answer_grpc(path, context)
+        except asyncio.CancelledError:
+            status = "CANCELLED"
+            raise
+        except Exception as error:
+            told = as_rpc_error(error, name_of(path))
+            status = told.status
+            await context.abort(told.grpc_code(), told.message, told.metadata())
+        finally:
+            self.finished(path, status, started)
+
+    async def _answer_grpc(self, path: str, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        entry, call = self.admit(path, _headers(context.invocation_metadata()), self._peer_of(context.peer()))
+        left = context.time_remaining()
+        if left is not None:
+            call.deadline = time.monotonic() + left
+        try:
+            if entry.method.client_streaming:
+                argument: Argument | AsyncIterator[Argument] = self._received(entry, context)
+            else:
+                raw = await context.read()
+                if raw is _EOF:
+                    raise invalid("", "no request was sent", code="no_request")
+                argument = entry.decoded(raw)
+                if not entry.method.server_streaming:
+                    answer = await self.one(entry, call, argument)
+                    if call.trailing:
+                        context.set_trailing_metadata(call.trailing)
+                    await context.write(as_bytes(answer))
+                    return
+            async with aclosing(self.many(entry, call, argument)) as answers:
+                try:
+                    async for answer in answers:
+                        await context.write(as_bytes(answer))
+                finally:
+                    # Before the handler is closed: it may ask why.
+                    call.cancelled.set()
+        finally:
+            call.cancelled.set()
+
+    async def _received(self, entry: Entry, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[Argument]:
+        while (raw := await context.read()) is not _EOF:
+            yield entry.decoded(raw)
+
+    # HTTP -----------------------------------------------------------------------------------------------------
+
+    async def call_json(
+        self,
+        path: str,
+        body: bytes | Callable[[int], Awaitable[bytes]],
+        headers: Mapping[str, str],
+        real_peer: str | None,
+    ) -> JsonAnswer | JsonStream:
+        """Serves `/iris.v1.Service/Name` with a JSON body. Never raises but for cancellation; a stream must be closed.
+
+        `body` may be a function that reads it, of at most the given number of bytes: it is called once the caller is known.
+        """
+        return await serve_json(self, path, body, headers, real_peer)
+
+    # Both -----------------------------------------------------------------------------------------------------
+
+    def admit(self, path: str, headers: Mapping[str, str], real_peer: str | None) -> tuple[Entry, Call]:
+        """Who calls, and that they may: before anything of the request is looked at.
+
+        Raises UNAUTHENTICATED, PERMISSION_DENIED, UNIMPLEMENTED.
+        """
+        identity = self._authenticator.authenticate(headers, real_peer)
+        entry = self._entries.get(path)
+        if entry is None:
+            raise RpcError(
+                "UNIMPLEMENTED",
+                f"this controller has no {clean(name_of(path), 200)}",
+                code="unknown_method",
+                subject=path,
+            )
+        access = authorise(identity, entry.method.full_name)
+        deadline = time.monotonic() + access.deadline_s if access.deadline_s else None
+        return entry, Call(identity, entry.method, identity.peer, deadline=deadline)
+
+    async def one(self, entry: Entry, call: Call, argument: Argument) -> Answer:
+        """The answer of a unary method. Raises what the handler raises, and DEADLINE_EXCEEDED."""
+        if isinstance(argument, Message):
+            call.request_id = _request_id(argument)
+        limit = asyncio.timeout(call.time_left_s())
+        try:
+            async with limit:
+                if entry.raw is not None:
+                    _check_scope(entry, call, argument)
+                    answer, call.trailing = await entry.raw.unary(entry.method, as_bytes(argument), call.time_left_s())
+                    return answer
+                if entry.access.mutates:
+                    return await self._mutate(entry, call, argument)
+                found: Answer = await entry.handler(argument, call)
+                return found
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise RpcError(
+                "DEADLINE_EXCEEDED", f"{entry.method.full_name} took too long", code="deadline", retry_after_ms=1000
+            ) from error
+
+    async def many(
+        self, entry: Entry, call: Call, argument: Argument | AsyncIterator[Argument]
+    ) -> AsyncGenerator[Answer, None]:
+        """The answers of a streaming method; the handler's iterator is closed with this one."""
+        if entry.raw is not None:
+            assert isinstance(argument, bytes)
+            _check_scope(entry, call, argument)
+            answers = entry.raw.stream(entry.method, argument, call.time_left_s())
+        else:
+            answers = entry.handler(argument, call)
+        try:
+            async for answer in answers:
+                yield answer
+        finally:
+            close = getattr(answers, "aclose", None)
+            if close is not None:
+                await close()
+
+    def finished(self, path: str, status: str, started: float) -> None:
+        """Tells the observer of a call that began at `started` (monotonic)."""
+        if self._observe is not None:
+            entry = self._entries.get(path)
+            self._observe(entry.method.full_name if entry else "unknown", status, time.monotonic() - started)
+
+    async def _mutate(self, entry: Entry, call: Call, argument: Argument) -> Answer:
+        async def work() -> Answer:
+            answer: Answer = await entry.handler(argument, call)
+            if entry.access.action and not call.replayed:
+                _write_audit(entry, call, argument)
+            return answer
+
+        task = asyncio.create_task(work(), name=entry.method.full_name)
+        self._mutations.add(task)
+        task.add_done_callback(self._mutations.discard)
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            call.cancelled.set()
+            task.add_done_callback(_nobody_asks)
+            raise
+        return task.result()
+
+
+class _GrpcHandlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in its stubs alone
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
+        path = handler_call_details.method
+        if not path.startswith(f"/{PACKAGE}."):
+            return None
+
+        async def serve(_requests: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+            await self._router.serve_grpc(path, context)
+
+        return grpc.stream_stream_rpc_method_handler(serve)
+
+
+def name_of(path: str) -> str:
+    """`ControllerService/LaunchJob` of `/iris.v1.ControllerService/LaunchJob`."""
+    return path.removeprefix(f"/{PACKAGE}.")
+
+
+def as_bytes(answer: Answer) -> bytes:
+    """The answer as it travels."""
+    return answer if isinstance(answer, bytes) else answer.SerializeToString()
+
+
+def _headers(metadata: Iterable[tuple[str, str | bytes]] | None) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for name, value in metadata or ():
+        if isinstance(value, str):
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
+
+
+def _request_id(request: Message) -> str:
+    if "request_id" not in request.DESCRIPTOR.fields_by_name:
+        return ""
+    request_id: str = request.request_id  # type: ignore[attr-defined]
+    if len(request_id) > MAX_REQUEST_ID or not request_id.isprintable():
+        raise invalid("request_id", f"a request id has at most {MAX_REQUEST_ID} printable characters")
+    return request_id
+
+
+def _check_scope(entry: Entry, call: Call, argument: Argument) -> None:
+    """A task may read the logs of its own subtree alone; the log store knows no tasks, so it is checked here."""
+    if call.identity.task is None:
+        return
+    if entry.method.request is not logs_pb2.FetchLogsRequest:
+        raise denied(f"a task may not call {entry.method.full_name}", code="role")
+    try:
+        asked = logs_pb2.FetchLogsRequest.FromString(as_bytes(argument))
+    except DecodeError as error:
+        raise invalid("", "the request is not a iris.v1.FetchLogsRequest", code="bad_request") from error
+    call.identity.require_scope(asked.source)
+    if asked.match_scope == common_pb2.MATCH_SCOPE_REGEX:
+        raise denied("a task may name one source or a prefix, not a pattern", code="outside_subtree")
+
+
+def _write_audit(entry: Entry, call: Call, argument: Argument) -> None:
+    named = (getattr(argument, name, "") for name in _ENTITY_FIELDS)
+    entity = call.audit_entity or next((value for value in named if value), "-")
+    fields: dict[str, Value] = {"via": call.identity.via, "peer": call.peer, **call.audit_fields}
+    if call.request_id:
+        fields["request_id"] = call.request_id
+    try:
+        audit(entry.access.action, entity, call.audit_trigger or call.identity.principal, **fields)
+    except ValueError:
+        # The mutation is committed: a badly named field must not turn it into an error.
+        log.exception("the audit line of %s could not be written", entry.method.full_name)
+
+
+def _nobody_asks(task: asyncio.Task[Any]) -> None:
+    """Logs the failure of a mutation whose caller left."""
+    if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, RpcError):
+        log.error("%s failed after its caller had left", task.get_name(), exc_info=error)

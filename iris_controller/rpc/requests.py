@@ -1,0 +1,57 @@
+"""Repeats of a request that is still being answered wait for its first answer.
+
+The answers of finished mutations are rows in the database, written in the same transaction as the mutation; this only closes the
+gap before that row exists. Must never remember an answer after it was given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Hashable
+
+T = TypeVar("T")
+
+MAX_REQUEST_ID = 128
+"""Longest `request_id` in characters."""
+
+
+class SingleFlight:
+    """One run at a time per key (principal, method, request_id); belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._running: dict[Hashable, asyncio.Future[Any]] = {}
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    async def run(self, key: Hashable, work: Callable[[], Awaitable[T]]) -> T:
+        """Runs `work`, or waits for the run of the same key that is under way and returns, or raises, what it does.
+
+        If the first caller is cancelled, one of those who wait runs `work` itself.
+        """
+        while (running := self._running.get(key)) is not None:
+            # A waiter that is cancelled must not cancel the run of somebody else.
+            await asyncio.wait([running])
+            if not running.cancelled():
+                found: T = running.result()
+                return found
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._running[key] = future
+        try:
+            result = await work()
+        except asyncio.CancelledError:
+            future.cancel()
+            raise
+        except Exception as error:
+            future.set_exception(error)
+            # Nobody may be waiting; then nobody retrieves it.
+            future.exception()
+            raise
+        else:
+            future.set_result(result)
+            return result
+        finally:
+            del self._running[key]
