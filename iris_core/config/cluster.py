@@ -1,0 +1,436 @@
+"""What a cluster file says, as values (control-plane §8).
+
+Every key that exists in such a file is known here; those that this release acts on become fields, the others are accepted as they are so that one file
+serves releases on both sides. An unknown key is an error: a misspelled limit must not be no limit. Must never contact a cluster or read a secret.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from iris_core.config import places
+from iris_core.config.document import Value, parse_document, read_document
+from iris_core.contracts import UsageFailed
+from iris_core.model.constraints import canonical_attributes
+from iris_core.model.errors import ModelError, did_you_mean, shown
+from iris_core.model.ids import check_component
+from iris_core.model.resources import Device, Resources, parse_cpu, parse_gpu_spec, parse_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+LOCAL: Final = "local"
+"""The name of the embedded cluster (`cluster start --local`); no file may take it."""
+
+_TOP: Final = frozenset(
+    [
+        "name",
+        "dashboard_url",
+        "federation_public_parent",
+        "finelog",
+        "provisioning",
+        "platform",
+        "defaults",
+        "storage",
+        "controller",
+        "worker_provider",
+        "kubernetes_provider",
+        "backends",
+        "scale_groups",
+        "tpu_pools",
+        "auth",
+        "user_budgets",
+        "endpoints",
+        "peers",
+        "task_outputs",
+        "allowed_hosts",
+    ]
+)
+_PLATFORMS: Final = ("gcp", "manual", LOCAL, "coreweave")
+_DEFAULTS: Final = frozenset(["ssh", "autoscaler", "worker", "task_env", "inject_env"])
+_WORKER: Final = frozenset(
+    [
+        "docker_image",
+        "host",
+        "port",
+        "port_range",
+        "cache_dir",
+        "default_task_image",
+        "runtime",
+        "poll_interval",
+        "heartbeat_timeout",
+        "storage_prefix",
+        "controller_address",
+        "auth_token",
+    ]
+)
+_STORAGE: Final = frozenset({"local_state_dir", "remote_state_dir"})
+_CONTROLLER: Final = frozenset({"image", "checkpoint_interval_seconds", *_PLATFORMS})
+_GROUP: Final = frozenset(
+    [
+        "num_vms",
+        "buffer_slices",
+        "max_slices",
+        "priority",
+        "scale_up_rate_limit",
+        "scale_down_rate_limit",
+        "quota_pool",
+        "allocation_tier",
+        "zones",
+        "resources",
+        "worker",
+        "slice_template",
+    ]
+)
+_RESOURCES: Final = frozenset(["cpu", "ram", "disk", "device_type", "device_variant", "device_count", "capacity_type"])
+_GROUP_WORKER: Final = frozenset({"attributes", "cache_dir"})
+_WELL_KNOWN: Final = frozenset({"device-type", "device-variant", "preemptible", "region", "zone"})
+_AUTH: Final = frozenset(
+    [
+        "iap",
+        "gcp",
+        "trusted_cidrs",
+        "admin_users",
+        "optional",
+        "signing_key",
+        "previous_public_keys",
+        "federation_peers",
+        "allowed_submitters",
+        "unprovisioned_role",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleGroup:
+    """Machines of one kind. A slice is `num_vms` of them that come and go together."""
+
+    name: str
+    num_vms: int = 1
+    buffer_slices: int = 0
+    """Slices kept ready whatever the demand."""
+    max_slices: int = 0
+    cpu_millicores: int | None = None
+    """Of one machine; None = what it has."""
+    memory_bytes: int | None = None
+    disk_bytes: int | None = None
+    device: Device | None = None
+    preemptible: bool = False
+    attributes: Mapping[str, str | int | float] = field(default_factory=dict)
+    """Canonical (`iris_core.model.constraints`)."""
+    cache_dir: str = ""
+
+    def resources(self, detected: Resources) -> Resources:
+        """What one machine offers: as written here, else as it was found there."""
+        return Resources(
+            detected.cpu_millicores if self.cpu_millicores is None else self.cpu_millicores,
+            detected.memory_bytes if self.memory_bytes is None else self.memory_bytes,
+            detected.disk_bytes if self.disk_bytes is None else self.disk_bytes,
+            self.device or detected.device,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LocalWorker:
+    """One worker process that a controller with the local platform starts on its own machine."""
+
+    worker_id: str
+    slice_id: str
+    group: ScaleGroup
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """One cluster. Paths have `~` expanded."""
+
+    name: str
+    source: str
+    """The file it came from, for messages."""
+    platform: str = LOCAL
+    """gcp, manual, local or coreweave."""
+    local_state_dir: Path | None = None
+    """None = the program's default."""
+    remote_state_dir: str = ""
+    """URL of the object store that outlives the machine, "" = none."""
+    controller_host: str = "127.0.0.1"
+    """Address to listen on and to be reached at."""
+    controller_port: int = 0
+    """0 = chosen at start."""
+    task_env: Mapping[str, str] = field(default_factory=dict)
+    """Environment of every task, below what the submitter names."""
+    port_range: tuple[int, int] = (30000, 40000)
+    """Ports that tasks are given, the last excluded."""
+    cache_dir: str = ""
+    """Where workers keep bundles and work directories, "" = their default."""
+    scale_groups: Mapping[str, ScaleGroup] = field(default_factory=dict)
+    trusted_cidrs: tuple[str, ...] = ()
+    """Peers that need no credentials, beside loopback."""
+    admin_users: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    """Host headers that the HTTP side accepts, beside loopback."""
+    unused: tuple[str, ...] = ()
+    """Sections that are valid and that this release does not act on."""
+
+    def local_workers(self) -> tuple[LocalWorker, ...]:
+        """The worker processes that the local platform keeps: every machine of every slice of each group's buffer."""
+        if self.platform != LOCAL:
+            return ()
+        return tuple(
+            LocalWorker(
+                f"{group.name}-{n}-{vm}" if group.num_vms > 1 else f"{group.name}-{n}", f"{group.name}-{n}", group
+            )
+            for group in self.scale_groups.values()
+            for n in range(group.buffer_slices)
+            for vm in range(group.num_vms)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NamedCluster:
+    """A cluster file that can be chosen by name."""
+
+    name: str
+    path: Path
+
+
+def named_clusters() -> list[NamedCluster]:
+    """Every cluster file that `--cluster` finds, by name; a name in two folders is the one that wins. Reads no file but in `./config`."""
+    found: dict[str, Path] = {}
+    for folder in places.cluster_folders():
+        for path in _files(folder):
+            if path.stem != LOCAL:
+                found.setdefault(path.stem, path)
+    return [NamedCluster(name, found[name]) for name in sorted(found)]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.suffix in (".yaml", ".yml") and path.is_file())
+    except OSError:
+        return
+    for path in paths:
+        # Every project has a ./config; only files that look like a cluster count there.
+        if folder != Path("config") or _looks_like_a_cluster(path):
+            yield path
+
+
+def _looks_like_a_cluster(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            lines = file.read(64 * 1024).splitlines()
+    except OSError:
+        return False
+    return any(line.startswith(b"platform:") for line in lines) and any(line.startswith(b"name:") for line in lines)
+
+
+def find_cluster(name: str) -> Path:
+    """The file of a named cluster. Raises UsageFailed: there is none; the hint has the closest name."""
+    known = {cluster.name: cluster.path for cluster in named_clusters()}
+    if name in known:
+        return known[name]
+    near = did_you_mean(name, [*known, LOCAL])
+    raise UsageFailed(
+        f"no cluster named {shown(name)}",
+        hint=f"{near + ' ' if near else ''}run `cluster list` to see the named clusters",
+    )
+
+
+def load_config(path: Path, *, embedded: bool = False) -> ClusterConfig:
+    """Reads a cluster file; that of the embedded cluster alone may be named `local`. Raises UsageFailed, with file and line."""
+    return _cluster(read_document(path), embedded)
+
+
+def parse_config(text: str, source: str = "config", *, embedded: bool = False) -> ClusterConfig:
+    """Reads a cluster file's text, as `load_config` does. Raises UsageFailed, with source and line."""
+    return _cluster(parse_document(text.encode(), source), embedded)
+
+
+def _cluster(document: Value, embedded: bool) -> ClusterConfig:
+    if document.data is None or not isinstance(document.data, dict):
+        raise document.wrong("a cluster file is a mapping", hint="it starts with `name:` and `platform:`")
+    top = document.mapping(_TOP)
+    for name in ("name", "platform"):
+        if name not in top:
+            raise document.wrong(f"the key {name!r} is missing")
+    name = top["name"].parsed(lambda text: check_component(text, what="cluster name"))
+    if name == LOCAL and not embedded:
+        raise top["name"].wrong(
+            "the name 'local' means the cluster that `cluster start --local` starts", hint="choose another"
+        )
+    platforms = top["platform"].mapping({*_PLATFORMS, "label_prefix"})
+    chosen = [word for word in _PLATFORMS if word in platforms]
+    if len(chosen) != 1:
+        raise top["platform"].wrong(
+            f"expected exactly one of {', '.join(_PLATFORMS)}, found {', '.join(chosen) or 'none'}"
+        )
+    for word in (
+        "worker_provider",
+        "kubernetes_provider",
+        "finelog",
+        "provisioning",
+        "tpu_pools",
+        "endpoints",
+        "peers",
+        "task_outputs",
+        "backends",
+    ):
+        if word in top:
+            top[word].mapping()
+    defaults = _section(top, "defaults", _DEFAULTS)
+    worker = _section(defaults, "worker", _WORKER)
+    storage = _section(top, "storage", _STORAGE)
+    controller = _section(top, "controller", _CONTROLLER)
+    here = _section(controller, LOCAL, {"host", "port"})
+    auth = _section(top, "auth", _AUTH)
+    return ClusterConfig(
+        name=name,
+        source=document.source,
+        platform=chosen[0],
+        local_state_dir=Path(storage["local_state_dir"].text()).expanduser() if "local_state_dir" in storage else None,
+        remote_state_dir=_object_url(storage["remote_state_dir"]) if "remote_state_dir" in storage else "",
+        controller_host=_host(here["host"]) if "host" in here else "127.0.0.1",
+        controller_port=here["port"].whole(0, 65535) if "port" in here else 0,
+        task_env=_environment(defaults["task_env"]) if "task_env" in defaults else {},
+        port_range=_port_range(worker["port_range"]) if "port_range" in worker else (30000, 40000),
+        cache_dir=worker["cache_dir"].text() if "cache_dir" in worker else "",
+        scale_groups={key: _group(key, value) for key, value in _section(top, "scale_groups", None).items()},
+        trusted_cidrs=tuple(_cidr(item) for item in _list(auth, "trusted_cidrs")),
+        admin_users=tuple(item.text() for item in _list(auth, "admin_users")),
+        allowed_hosts=tuple(item.text() for item in _list(top, "allowed_hosts")),
+        unused=tuple(
+            sorted(
+                word
+                for word in top
+                if word
+                in (
+                    "finelog",
+                    "tpu_pools",
+                    "user_budgets",
+                    "endpoints",
+                    "peers",
+                    "task_outputs",
+                    "backends",
+                    "provisioning",
+                )
+                and not top[word].is_nothing
+            )
+        ),
+    )
+
+
+def _section(parent: Mapping[str, Value], name: str, keys: frozenset[str] | set[str] | None) -> dict[str, Value]:
+    return parent[name].mapping(keys) if name in parent else {}
+
+
+def _list(parent: Mapping[str, Value], name: str) -> list[Value]:
+    return parent[name].items() if name in parent else []
+
+
+def _group(name: str, value: Value) -> ScaleGroup:
+    keys = value.mapping(_GROUP)
+    if "num_vms" not in keys:
+        raise value.wrong("the key 'num_vms' is missing")
+    try:
+        check_component(name, what="scale group")
+    except ModelError as error:
+        raise value.wrong(error.message, hint=error.hint) from None
+    resources = _section(keys, "resources", _RESOURCES)
+    worker = _section(keys, "worker", _GROUP_WORKER)
+    return ScaleGroup(
+        name=name,
+        num_vms=keys["num_vms"].whole(1, 10_000),
+        buffer_slices=keys["buffer_slices"].whole(0, 10_000) if "buffer_slices" in keys else 0,
+        max_slices=keys["max_slices"].whole(0, 100_000) if "max_slices" in keys else 0,
+        cpu_millicores=resources["cpu"].parsed(parse_cpu) if "cpu" in resources else None,
+        memory_bytes=resources["ram"].parsed(parse_size) if "ram" in resources else None,
+        disk_bytes=resources["disk"].parsed(parse_size) if "disk" in resources else None,
+        device=_device(resources),
+        preemptible=_choice(resources, "capacity_type", ("on-demand", "preemptible", "reserved")) == "preemptible",
+        attributes=_attributes(worker["attributes"]) if "attributes" in worker else {},
+        cache_dir=worker["cache_dir"].text() if "cache_dir" in worker else "",
+    )
+
+
+def _choice(keys: Mapping[str, Value], name: str, words: tuple[str, ...]) -> str:
+    if name not in keys:
+        return ""
+    word = keys[name].text().lower()
+    if word not in words:
+        raise keys[name].wrong(f"{shown(word)} is not one of {', '.join(words)}", hint=did_you_mean(word, words))
+    return word
+
+
+def _device(resources: Mapping[str, Value]) -> Device | None:
+    kind = _choice(resources, "device_type", ("cpu", "gpu", "tpu"))
+    if kind in ("", "cpu"):
+        return None
+    variant = resources["device_variant"].text() if "device_variant" in resources else ""
+    count = resources["device_count"].whole(1, 4096) if "device_count" in resources else 1
+    if kind == "gpu" and variant:
+        return Device("gpu", resources["device_variant"].parsed(parse_gpu_spec).variant, count)
+    return Device("gpu" if kind == "gpu" else "tpu", variant, count)
+
+
+def _attributes(value: Value) -> dict[str, str | int | float]:
+    raw: dict[str, str | int | float] = {}
+    for key, item in value.mapping().items():
+        if key.lower() in _WELL_KNOWN:
+            raise item.wrong("this attribute follows from the group and may not be set by hand")
+        data = item.data
+        if not isinstance(data, (str, int, float)):
+            raise item.wrong("an attribute is a text or a number")
+        raw[key] = data
+    try:
+        return canonical_attributes(raw)
+    except ModelError as error:
+        raise value.wrong(error.message, hint=error.hint) from None
+
+
+def _environment(value: Value) -> dict[str, str]:
+    env: dict[str, str] = {}
+    for key, item in value.mapping().items():
+        data = item.data
+        if not key or "=" in key or "\0" in key or not key.isprintable():
+            raise item.wrong(f"{shown(key)} is not a name of an environment variable")
+        if not isinstance(data, str):
+            raise item.wrong("a value of the environment is text", hint="put it in quotes")
+        if "\0" in data:
+            raise item.wrong("a value of the environment cannot hold a NUL")
+        env[key] = data
+    return env
+
+
+def _port_range(value: Value) -> tuple[int, int]:
+    low, dash, high = value.parsed(str).partition("-")
+    if not dash or not (low.isdigit() and high.isdigit()) or not 1 <= int(low) < int(high) <= 65536:
+        raise value.wrong(f"{shown(str(value.data))} is not a range of ports", hint="write it as 30000-40000")
+    return int(low), int(high)
+
+
+def _host(value: Value) -> str:
+    host = value.text().strip().removeprefix("[").removesuffix("]")
+    if not host or "/" in host or any(character.isspace() for character in host):
+        raise value.wrong(f"{shown(value.text())} is not an address")
+    return host
+
+
+def _cidr(value: Value) -> str:
+    text = value.text()
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError as error:
+        raise value.wrong(f"{shown(text)} is not a network: {error}") from None
+
+
+def _object_url(value: Value) -> str:
+    text = value.text()
+    scheme, separator, _rest = text.partition("://")
+    if not separator or scheme not in ("file", "gs", "s3"):
+        raise value.wrong(
+            f"{shown(text)} is not an object store",
+            hint="write it as file:///path, gs://bucket/path or s3://bucket/path",
+        )
+    return text.rstrip("/")
