@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from iris_controller.state.records import Attempt, Job, Task, Worker
 from iris_core.model.resources import Resources
-from iris_core.model.states import JOB_TERMINAL, TaskState
+from iris_core.model.states import DISPATCHED, JOB_TERMINAL, TaskState
 
 if TYPE_CHECKING:
     from iris_controller.state.overlay import Overlay
@@ -56,8 +56,9 @@ class Changes:
 
     jobs: set[str] = field(default_factory=set)
     removed_jobs: set[str] = field(default_factory=set)
-    tasks: set[tuple[str, int]] = field(default_factory=set)
-    """(job id, task index); the whole of a new job's tasks is in `new_jobs` instead."""
+    tasks: dict[tuple[str, int], Task] = field(default_factory=dict)
+    """By (job id, task index); the whole of a new job's tasks is in `new_jobs` instead."""
+    attempts: dict[str, Attempt] = field(default_factory=dict)
     new_jobs: set[str] = field(default_factory=set)
     workers: set[str] = field(default_factory=set)
     """Workers whose row or usage changed."""
@@ -75,6 +76,8 @@ class Model:
         self.jobs: dict[str, Job] = {}
         self.terminal: OrderedDict[str, None] = OrderedDict()
         self.children: dict[str, set[str]] = {}
+        self.active: dict[str, int] = {}
+        """Non-terminal jobs per user."""
         self.tasks: dict[str, list[Task]] = {}
         self.attempts: dict[str, Attempt] = {}
         self.workers: dict[str, Worker] = {}
@@ -142,8 +145,9 @@ class Model:
             changes.new_jobs.add(job_id)
         for (job_id, index), task in overlay.tasks.items():
             self._put_task(job_id, index, task)
-            changes.tasks.add((job_id, index))
+            changes.tasks[(job_id, index)] = task
             changes.jobs.add(job_id)
+        changes.attempts.update(overlay.attempts)
         for attempt in overlay.attempts.values():
             self._put_attempt(attempt)
             changes.workers.add(attempt.worker_id)
@@ -163,6 +167,8 @@ class Model:
         return changes
 
     def _put_job(self, job: Job) -> None:
+        before = self.jobs.get(job.job_id)
+        self._count_active(job.user_id, (job.state not in JOB_TERMINAL) - _is_active(before))
         self.jobs[job.job_id] = job
         if job.parent_job_id is not None:
             self.children.setdefault(job.parent_job_id, set()).add(job.job_id)
@@ -198,24 +204,40 @@ class Model:
         old = self.attempts.get(attempt.uid)
         usage = self.usage.setdefault(attempt.worker_id, Usage())
         if old is not None and old.finished_at_ms is None:
-            usage.add(old.resources, -1, old.state in _DISPATCHED)
+            usage.add(old.resources, -1, self._is_setting_up(old))
         if attempt.finished_at_ms is None:
             self.attempts[attempt.uid] = attempt
             self.by_worker.setdefault(attempt.worker_id, {})[attempt.uid] = None
-            usage.add(attempt.resources, 1, attempt.state in _DISPATCHED)
+            usage.add(attempt.resources, 1, self._is_setting_up(attempt))
         else:
             self.attempts.pop(attempt.uid, None)
             self.by_worker.get(attempt.worker_id, {}).pop(attempt.uid, None)
 
+    def _is_setting_up(self, attempt: Attempt) -> bool:
+        """Whether the attempt takes one of its worker's building slots: only tasks with setup steps do (DESIGN §5.6)."""
+        if attempt.state not in DISPATCHED:
+            return False
+        job = self.jobs.get(attempt.job_id)
+        return job is not None and job.spec.has_setup
+
+    def _count_active(self, user_id: str, change: int) -> None:
+        if change:
+            self.active[user_id] = self.active.get(user_id, 0) + change
+            if not self.active[user_id]:
+                del self.active[user_id]
+
     def _drop_job(self, job_id: str, changes: Changes) -> None:
-        job = self.jobs.pop(job_id, None)
+        job = self.jobs.get(job_id)
         if job is None:
             return
+        self._count_active(job.user_id, -_is_active(job))
         for uid in [a.uid for a in self.attempts.values() if a.job_id == job_id]:
             attempt = self.attempts.pop(uid)
             self.by_worker.get(attempt.worker_id, {}).pop(uid, None)
-            self.usage[attempt.worker_id].add(attempt.resources, -1, attempt.state in _DISPATCHED)
+            self.usage[attempt.worker_id].add(attempt.resources, -1, self._is_setting_up(attempt))
             changes.dispatch.add(attempt.worker_id)
+            changes.workers.add(attempt.worker_id)
+        del self.jobs[job_id]
         if job.parent_job_id is not None:
             self.children.get(job.parent_job_id, set()).discard(job_id)
         self.children.pop(job_id, None)
@@ -244,4 +266,5 @@ class Model:
             excess -= 1
 
 
-_DISPATCHED = (TaskState.ASSIGNED, TaskState.BUILDING)
+def _is_active(job: Job | None) -> bool:
+    return job is not None and job.state not in JOB_TERMINAL

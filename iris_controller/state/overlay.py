@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from iris_controller.state.records import Attempt, Job, Task, Worker
-from iris_core.model.states import TaskState
+from iris_core.model.states import JOB_TERMINAL, TaskState
 
 if TYPE_CHECKING:
     from iris_controller.state.model import Model
@@ -43,8 +43,11 @@ class Overlay:
         self.model = model
         self.jobs: dict[str, Job] = {}
         self.new_jobs: set[str] = set()
+        self.new_children: dict[str, dict[str, None]] = {}
         self.deleted_jobs: dict[str, None] = {}
         self.new_tasks: dict[str, list[Task]] = {}
+        self.files: dict[str, dict[str, bytes]] = {}
+        """Work directory files of new jobs, by job id and name; only the database keeps them."""
         self.tasks: dict[tuple[str, int], Task] = {}
         self.attempts: dict[str, Attempt] = {}
         self.workers: dict[str, Worker | None] = {}
@@ -55,6 +58,7 @@ class Overlay:
         `failure_count` and `preemption_count`, not yet folded into the job."""
         self.requeued_jobs: dict[str, None] = {}
         """Jobs with a task that went back to PENDING in this batch (children policy, control-plane §1.5)."""
+        self._active: dict[str, int] = {}
         self.last_submitted_ms = model.last_submitted_ms
         self.next_insertion = model.next_insertion
 
@@ -78,9 +82,9 @@ class Overlay:
 
     def tasks_of(self, job_id: str) -> Iterator[Task]:
         """The tasks of a non-terminal job as of now, by index."""
-        base: Sequence[Task] = self.new_tasks.get(job_id) or (
-            () if job_id in self.deleted_jobs else self.model.tasks.get(job_id, ())
-        )
+        base: Sequence[Task] | None = self.new_tasks.get(job_id)
+        if base is None:
+            base = () if job_id in self.deleted_jobs else self.model.tasks.get(job_id, ())
         for task in base:
             yield self.tasks.get((job_id, task.index), task)
 
@@ -111,7 +115,7 @@ class Overlay:
     def children_of(self, job_id: str) -> list[str]:
         """Direct children, sorted."""
         known = {c for c in self.model.children.get(job_id, ()) if c not in self.deleted_jobs}
-        known.update(j.job_id for j in self.jobs.values() if j.parent_job_id == job_id and j.job_id in self.new_jobs)
+        known.update(self.new_children.get(job_id, ()))
         return sorted(known)
 
     def subtree(self, job_id: str) -> Iterator[str]:
@@ -121,6 +125,10 @@ class Overlay:
             current = stack.pop()
             yield current
             stack.extend(reversed(self.children_of(current)))
+
+    def active_jobs(self, user_id: str) -> int:
+        """How many unfinished jobs the user has."""
+        return self.model.active.get(user_id, 0) + self._active.get(user_id, 0)
 
     @property
     def dirty(self) -> bool:
@@ -135,6 +143,10 @@ class Overlay:
         self.jobs[job.job_id] = job
         self.new_jobs.add(job.job_id)
         self.new_tasks[job.job_id] = tasks
+        if job.parent_job_id is not None:
+            self.new_children.setdefault(job.parent_job_id, {})[job.job_id] = None
+        if job.state not in JOB_TERMINAL:
+            self._active[job.user_id] = self._active.get(job.user_id, 0) + 1
         self.last_submitted_ms = max(self.last_submitted_ms, job.submitted_at_ms)
         self.next_insertion = max(self.next_insertion, job.priority_insertion + job.num_tasks)
 
@@ -142,9 +154,12 @@ class Overlay:
         """Removes a finished job and its finished descendants so that the name can be used again."""
         for current in list(self.subtree(job_id)):
             self.deleted_jobs[current] = None
-            self.jobs.pop(current, None)
+            gone = self.jobs.pop(current, None)
+            if gone is not None and gone.parent_job_id is not None:
+                self.new_children.get(gone.parent_job_id, {}).pop(current, None)
             self.new_jobs.discard(current)
             self.new_tasks.pop(current, None)
+            self.files.pop(current, None)
             self.touched_jobs.pop(current, None)
             self.requeued_jobs.pop(current, None)
             for key in [k for k in self.tasks if k[0] == current]:
@@ -155,6 +170,8 @@ class Overlay:
     def set_job(self, job: Job, **values: Any) -> Job:
         changed = replace(job, **values)
         self.jobs[job.job_id] = changed
+        if changed.state in JOB_TERMINAL and job.state not in JOB_TERMINAL:
+            self._active[job.user_id] = self._active.get(job.user_id, 0) - 1
         return changed
 
     def set_task(self, task: Task, **values: Any) -> Task:

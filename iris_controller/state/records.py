@@ -53,6 +53,8 @@ class JobSpec:
     has_setup: bool
     bundle_id: str
     request: bytes
+    """Names of work directory files are in it, their contents only in the database."""
+    has_files: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,5 +164,9 @@ class Worker:
     placeable: bool = False
     """HEALTHY, and the first desired set of this stream has been confirmed."""
     build_failures: int = 0
+    """Failures to stage since the worker process started."""
+    staging_streak: int = 0
+    """Failures to stage since an attempt last ran here."""
     excluded: bool = False
-    """Too many staging failures: no placements until a restart or a success (control-plane §4.2)."""
+    """Too many staging failures: no placements until a restart or a success (control-plane §4.2, `state.staging`)."""
+    excluded_reason: str = ""

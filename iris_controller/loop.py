@@ -1,0 +1,337 @@
+"""The heart: every mutation is a command in one FIFO, one batch at a time.
+
+A batch is planned in order against model + overlay, handed to the writer as one transaction, and only when that is durable
+applied, answered, dispatched and published. If the commit fails the overlay is dropped, every command of the batch fails with
+UNAVAILABLE, and the model is as it was. At most one batch is in flight; nothing else writes (DESIGN §4).
+
+A command's plan must refuse before it changes anything: a refusal leaves the rest of its batch standing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from iris_controller.audit import audit
+from iris_controller.rpc.errors import RpcError, unavailable
+from iris_controller.state import kernel
+from iris_controller.state.model import Changes, Model
+from iris_controller.state.overlay import Overlay
+from iris_controller.store import encode
+from iris_controller.store.writer import CommitFailed, Statement
+
+log = logging.getLogger("iris.loop")
+
+T = TypeVar("T")
+Plan = Callable[[Overlay, int], T]
+
+BATCH_COMMANDS = 1_000
+BATCH_SECONDS = 0.02
+RETRY_SECONDS = 1.0
+ANSWERS_KEPT_MS = 24 * 3_600_000
+FORGET_EVERY_MS = 600_000
+LAG_WARNING_S = 0.25
+
+
+class Commits(Protocol):
+    """What the loop needs of the writer."""
+
+    async def commit(self, statements: Sequence[Statement]) -> None: ...
+
+
+class Refused(Exception):
+    """Raised by a plan before it changed anything; carries what the caller is told."""
+
+    def __init__(self, error: RpcError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@dataclass(slots=True)
+class Command(Generic[T]):
+    """One mutation. An internal one is retried after a failed commit instead of being answered."""
+
+    name: str
+    plan: Plan[T]
+    done: asyncio.Future[T]
+    internal: bool = False
+    result: Any = None
+    refused: BaseException | None = None
+
+
+@dataclass(slots=True)
+class LoopStats:
+    """Readings for `process status` and `/metrics`."""
+
+    batches: int = 0
+    commands: int = 0
+    failed_commits: int = 0
+    last_commit_ms: float = 0.0
+    last_plan_ms: float = 0.0
+    store_error: str = ""
+    """Why the last commit failed; "" since one succeeded."""
+
+
+@dataclass(slots=True)
+class Committed:
+    """A batch that is now the state."""
+
+    n: int
+    changes: Changes
+    now_ms: int
+    reasons: set[str] = field(default_factory=set)
+    """Jobs whose pending reason changed."""
+
+
+class Ticker(Protocol):
+    """The scheduler's side: plans a slice into the overlay at the start of a batch."""
+
+    def wanted(self) -> bool: ...
+
+    def slice(self, overlay: Overlay, now_ms: int) -> dict[str, str]:
+        """Assigns into the overlay and returns the reasons that changed (job id → text, "" = none)."""
+        ...
+
+    def dropped(self) -> None:
+        """The slice just planned was not committed."""
+        ...
+
+    def noticed(self, changes: Changes) -> None:
+        """A batch was committed; decides whether there is something to plan."""
+        ...
+
+
+class ControllerLoop:
+    """See the module. `on_commit` is called in order for every committed batch and must not block."""
+
+    def __init__(
+        self,
+        model: Model,
+        writer: Commits,
+        ticker: Ticker,
+        *,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self.model = model
+        self.stats = LoopStats()
+        self.n = 0
+        self._writer = writer
+        self._ticker = ticker
+        self._wall_ms = wall_ms
+        self._queue: deque[Command[Any]] = deque()
+        self._wake = asyncio.Event()
+        self._listeners: list[Callable[[Committed], None]] = []
+        self._closing = False
+        self._forgot_ms = 0
+        self._committed = asyncio.Condition()
+
+    def on_commit(self, listener: Callable[[Committed], None]) -> None:
+        self._listeners.append(listener)
+
+    @property
+    def depth(self) -> int:
+        """Commands that wait."""
+        return len(self._queue)
+
+    def now_ms(self) -> int:
+        return self._wall_ms()
+
+    async def submit(self, name: str, plan: Plan[T]) -> T:
+        """Runs a command and returns its result once it is durable. Raises RpcError."""
+        if self._closing:
+            raise unavailable("the controller is shutting down", code="shutting_down", retry_after_ms=2_000)
+        command: Command[T] = Command(name, plan, asyncio.get_running_loop().create_future())
+        self._queue.append(command)
+        self._wake.set()
+        return await asyncio.shield(command.done)
+
+    def post(self, name: str, plan: Plan[T]) -> asyncio.Future[T]:
+        """Queues a command of the controller's own: it is retried until its commit succeeds."""
+        command: Command[T] = Command(name, plan, asyncio.get_running_loop().create_future(), internal=True)
+        command.done.add_done_callback(_retrieve)
+        self._queue.append(command)
+        self._wake.set()
+        return command.done
+
+    def wake(self) -> None:
+        """The ticker has something to plan."""
+        self._wake.set()
+
+    async def next_commit(self, timeout_s: float) -> None:
+        """Waits for the next committed batch, or until the time is over."""
+        try:
+            async with asyncio.timeout(timeout_s), self._committed:
+                await self._committed.wait()
+        except TimeoutError:
+            return
+
+    async def run(self) -> None:
+        """Runs until `close`; ends once the queue is drained."""
+        while True:
+            if not self._queue and not self._ticker.wanted():
+                if self._closing:
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            await self._batch()
+
+    def close(self) -> None:
+        """No more commands from outside; what is queued is still done."""
+        self._closing = True
+        self._wake.set()
+
+    # One batch ----------------------------------------------------------------------------------------------
+
+    async def _batch(self) -> None:
+        commands = self._take()
+        now_ms = self._wall_ms()
+        started = time.perf_counter()
+        overlay, reasons = self._plan(commands, now_ms)
+        planned = time.perf_counter()
+        self.stats.last_plan_ms = (planned - started) * 1000
+        if planned - started > LAG_WARNING_S:
+            log.warning("a batch of %d commands took %.0f ms to plan", len(commands), self.stats.last_plan_ms)
+        if overlay.dirty:
+            statements = encode.statements(overlay, now_ms, self._forget_before(now_ms))
+            try:
+                await self._writer.commit(statements)
+            except CommitFailed as failure:
+                await self._commit_failed(commands, str(failure))
+                return
+            except Exception as fault:
+                log.exception("the writer failed on %s", ", ".join({c.name for c in commands}) or "a scheduling slice")
+                await self._commit_failed(commands, f"internal error: {type(fault).__name__}")
+                return
+            self.stats.last_commit_ms = (time.perf_counter() - planned) * 1000
+            if self.stats.store_error:
+                log.info("the state store accepts writes again")
+            self.stats.store_error = ""
+        self._finish(commands, overlay, reasons, now_ms)
+        await self._announce()
+
+    def _take(self) -> list[Command[Any]]:
+        taken: list[Command[Any]] = []
+        while self._queue and len(taken) < BATCH_COMMANDS:
+            taken.append(self._queue.popleft())
+        return taken
+
+    def _plan(self, commands: list[Command[Any]], now_ms: int) -> tuple[Overlay, dict[str, str]]:
+        """Plans what fits into one slice of loop time; commands that do not are put back at the head of the queue."""
+        overlay = Overlay(self.model)
+        reasons = self._ticker.slice(overlay, now_ms) if self._ticker.wanted() else {}
+        deadline = time.perf_counter() + BATCH_SECONDS
+        for position, command in enumerate(commands):
+            if position and time.perf_counter() > deadline:
+                self._queue.extendleft(reversed(commands[position:]))
+                del commands[position:]
+                break
+            try:
+                command.result = command.plan(overlay, now_ms)
+            except Refused as refusal:
+                command.refused = refusal.error
+            except RpcError as error:
+                command.refused = error
+            except Exception as fault:
+                return self._without(commands, command, fault, now_ms)
+        try:
+            kernel.settle(overlay, now_ms)
+        except Exception as fault:
+            if len(commands) != 1:
+                self._queue.extendleft(reversed(commands[1:]))
+                del commands[1:]
+                if commands:
+                    return self._plan(commands, now_ms)
+            if commands:
+                return self._without(commands, commands[0], fault, now_ms)
+            log.exception("settling a scheduling slice failed")
+            self._ticker.dropped()
+            return Overlay(self.model), {}
+        return overlay, reasons
+
+    def _without(
+        self, commands: list[Command[Any]], culprit: Command[Any], fault: Exception, now_ms: int
+    ) -> tuple[Overlay, dict[str, str]]:
+        """A fault of ours may have left half a change in the overlay: plan the batch again without that command."""
+        log.error("command %s failed", culprit.name, exc_info=fault)
+        commands.remove(culprit)
+        if not culprit.done.done():
+            culprit.done.set_exception(RpcError("INTERNAL", f"internal error in {culprit.name}", code="internal"))
+        for command in commands:
+            command.result, command.refused = None, None
+        return self._plan(commands, now_ms)
+
+    def _forget_before(self, now_ms: int) -> int | None:
+        if now_ms - self._forgot_ms < FORGET_EVERY_MS:
+            return None
+        self._forgot_ms = now_ms
+        return now_ms - ANSWERS_KEPT_MS
+
+    async def _commit_failed(self, commands: list[Command[Any]], why: str) -> None:
+        self.stats.failed_commits += 1
+        self._ticker.dropped()
+        if not self.stats.store_error:
+            log.error("the state store refuses writes: %s", why)
+        self.stats.store_error = why
+        kept = [c for c in commands if c.internal]
+        for command in commands:
+            command.result = None
+            if command.internal:
+                command.refused = None
+                continue
+            if not command.done.done():
+                error = command.refused or unavailable(
+                    f"the controller cannot write its state: {why}",
+                    code="store_unwritable",
+                    hint="nothing was changed; free space on its disk, then try again",
+                    retry_after_ms=5_000,
+                )
+                command.done.set_exception(error)
+        self._queue.extendleft(reversed(kept))
+        await asyncio.sleep(0 if self._closing else RETRY_SECONDS)
+        if self._closing and self.stats.failed_commits > 3:
+            self._queue.clear()
+
+    def _finish(self, commands: list[Command[Any]], overlay: Overlay, reasons: dict[str, str], now_ms: int) -> None:
+        changes = self.model.apply(overlay) if overlay.dirty else Changes()
+        changed_reasons: set[str] = set()
+        for job_id, reason in reasons.items():
+            if job_id not in self.model.pending or self.model.reasons.get(job_id, "") == reason:
+                continue
+            self.model.reasons[job_id] = reason
+            changed_reasons.add(job_id)
+        for event in overlay.audit:
+            audit(event.action, event.entity, event.trigger, **event.values)
+        self.stats.batches += 1
+        self.stats.commands += len(commands)
+        self._ticker.noticed(changes)
+        if changes or changed_reasons:
+            self.n += 1
+            committed = Committed(self.n, changes, now_ms, changed_reasons)
+            for listener in self._listeners:
+                try:
+                    listener(committed)
+                except Exception:
+                    log.exception("a listener failed on batch %d", self.n)
+        for command in commands:
+            if command.done.done():
+                continue
+            if command.refused is not None:
+                command.done.set_exception(command.refused)
+            else:
+                command.done.set_result(command.result)
+
+    async def _announce(self) -> None:
+        async with self._committed:
+            self._committed.notify_all()
+
+
+def _retrieve(done: asyncio.Future[Any]) -> None:
+    """Marks a posted command's error as seen; it was logged where it happened."""
+    if not done.cancelled():
+        done.exception()

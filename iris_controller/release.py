@@ -1,0 +1,36 @@
+"""Which code this is: the version of the installed distribution and a content hash of the packages that run.
+
+The hash says "the same code" and nothing else; it is what adopting a live finelog or worker compares (DESIGN §7).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+DISTRIBUTION = "iris-ops"
+PACKAGES = ("iris_core", "iris_controller", "providers")
+
+
+@cache
+def version() -> str:
+    """The distribution's version, "0+unknown" when it runs from a bare tree."""
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return "0+unknown"
+
+
+@cache
+def release() -> str:
+    """Twelve hex digits over the content of every module and migration of the packages that a daemon loads."""
+    root = Path(__file__).resolve().parent.parent
+    digest = hashlib.sha256()
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*")):
+            if path.suffix in {".py", ".sql"} and "__pycache__" not in path.parts:
+                digest.update(str(path.relative_to(root)).encode())
+                digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]

@@ -1,0 +1,459 @@
+"""The worker's stream, from the controller's side: one session per worker.
+
+Down goes the complete desired set whenever it changed, and exec and status requests; up come observations, heartbeats and
+replies. An observation is acknowledged only after its batch is committed. A worker that attaches under another boot id says what
+it still holds, and its other attempts resolve as MISSING at once. A DEAD worker that returns first confirms an empty set and the
+end of what it should not hold, and only then is placed on (DESIGN §4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from iris_controller.liveness import Liveness
+from iris_controller.loop import Committed, ControllerLoop
+from iris_controller.rpc.auth import Role
+from iris_controller.rpc.errors import RpcError, denied, invalid, precondition, unavailable
+from iris_controller.state import kernel
+from iris_controller.state.desired import desired_for
+from iris_controller.state.overlay import Overlay
+from iris_controller.state.records import Job, Worker
+from iris_core.model.constraints import canonical_attributes
+from iris_core.model.states import TERMINAL, TaskState, WorkerHealth
+from iris_core.wire.convert import resources_from_wire, value_from_wire
+from iris_core.wire.gen.iris.v1 import worker_pb2
+
+log = logging.getLogger("iris.workers")
+
+WORKER_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+-]{0,127}")
+EXEC_GRACE_S = 10.0
+Messages = AsyncIterator[worker_pb2.AttachRequest]
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """What a session needs to turn an attempt into a `RunTask`."""
+
+    run_spec: Callable[[Job], Awaitable[worker_pb2.RunSpec]]
+    """Opens what is sealed. Raises SealedElsewhere."""
+    token: Callable[[Job, str], str]
+    log_addresses: Callable[[], list[str]]
+    controller_boot_id: str
+    cluster: str
+    dead_after_s: float
+
+
+class Session:
+    """One attached stream."""
+
+    def __init__(self, hello: worker_pb2.WorkerHello) -> None:
+        self.worker_id = hello.worker_id
+        self.boot_id = hello.boot_id
+        self.wake = asyncio.Event()
+        self.outbox: list[worker_pb2.AttachResponse] = []
+        self.desired_dirty = True
+        self.generation = 0
+        self.applied = 0
+        self.zombies: set[str] = set()
+        self.sent_specs: dict[str, str] = {}
+        self.sent_runs: set[str] = set()
+        self.waiting: dict[int, asyncio.Future[worker_pb2.WorkerReply]] = {}
+        self.closed = False
+
+    @property
+    def confirmed(self) -> bool:
+        """The first desired set of this stream is in effect and nothing unwanted is alive."""
+        return self.applied >= 1 and not self.zombies
+
+    def send(self, message: worker_pb2.AttachResponse) -> None:
+        self.outbox.append(message)
+        self.wake.set()
+
+    def dirty(self) -> None:
+        self.desired_dirty = True
+        self.wake.set()
+
+    def close(self) -> None:
+        self.closed = True
+        self.wake.set()
+        for future in self.waiting.values():
+            if not future.done():
+                future.set_exception(unavailable(f"worker {self.worker_id} went away", code="worker_gone"))
+
+
+class WorkerSessions:
+    """All sessions, and the liveness of every known worker."""
+
+    def __init__(self, loop: ControllerLoop, dispatch: Dispatch) -> None:
+        self._loop = loop
+        self._model = loop.model
+        self._dispatch = dispatch
+        self._sessions: dict[str, Session] = {}
+        now = time.monotonic()
+        self._liveness = {worker_id: Liveness(now) for worker_id in self._model.workers}
+        self._requests = itertools.count(1)
+        self.ignored_observations = 0
+        loop.on_commit(self._committed)
+
+    def age_ms(self, worker_id: str) -> int:
+        """Since the worker's last message, at most since boot."""
+        known = self._liveness.get(worker_id)
+        return int((time.monotonic() - known.last_message) * 1000) if known is not None else 0
+
+    def attached(self, worker_id: str) -> bool:
+        return worker_id in self._sessions
+
+    # The stream ---------------------------------------------------------------------------------------------
+
+    async def attach(self, requests: Messages, call: Any) -> AsyncIterator[worker_pb2.AttachResponse]:
+        """The RPC handler. Raises RpcError on a bad hello."""
+        try:
+            first = await anext(requests)
+        except StopAsyncIteration:
+            return
+        hello = first.hello
+        check_hello(first, call)
+        session = Session(hello)
+        await self._register(session, hello)
+        reader = asyncio.create_task(self._read(session, requests), name=f"attach-read-{session.worker_id}")
+        try:
+            yield self._welcome()
+            async for message in self._outgoing(session):
+                yield message
+        finally:
+            reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await reader
+            self._detached(session)
+
+    def _welcome(self) -> worker_pb2.AttachResponse:
+        dead_after_ms = int(self._dispatch.dead_after_s * 1000)
+        return worker_pb2.AttachResponse(
+            welcome=worker_pb2.Welcome(
+                controller_boot_id=self._dispatch.controller_boot_id,
+                cluster=self._dispatch.cluster,
+                dead_after_ms=dead_after_ms,
+                heartbeat_ms=max(50, dead_after_ms // 10),
+                log_addresses=self._dispatch.log_addresses(),
+            )
+        )
+
+    async def _register(self, session: Session, hello: worker_pb2.WorkerHello) -> None:
+        previous = self._sessions.get(session.worker_id)
+        if previous is not None:
+            superseded = worker_pb2.Rejected(
+                code="superseded",
+                message=f"worker {session.worker_id} attached again"
+                + ("" if previous.boot_id == session.boot_id else " from another process"),
+                permanent=previous.boot_id != session.boot_id,
+            )
+            previous.send(worker_pb2.AttachResponse(rejected=superseded))
+            previous.close()
+        self._sessions[session.worker_id] = session
+        liveness = self._liveness.setdefault(session.worker_id, Liveness(time.monotonic()))
+        liveness.heard(time.monotonic())
+        liveness.attached = True
+        attributes = canonical_attributes({k: value_from_wire(v) for k, v in hello.attributes.items()})
+        total = resources_from_wire(hello.total)
+        held = {o.attempt_uid: o for o in hello.holding}
+        try:
+            await self._loop.submit(
+                "worker attach", lambda o, now: self._plan_register(o, now, hello, attributes, total, held)
+            )
+        except RpcError:
+            self._detached(session)
+            raise
+        session.zombies = {
+            uid
+            for uid, observation in held.items()
+            if uid not in self._model.attempts and observation.state not in _TERMINAL_NUMBERS
+        }
+        seq = max((o.seq for o in hello.holding), default=0)
+        if seq:
+            session.send(worker_pb2.AttachResponse(ack=worker_pb2.ObservationAck(seq=seq)))
+
+    def _plan_register(
+        self,
+        o: Overlay,
+        now_ms: int,
+        hello: worker_pb2.WorkerHello,
+        attributes: dict[str, str | int | float],
+        total: Any,
+        held: dict[str, worker_pb2.Observation],
+    ) -> None:
+        known = o.worker(hello.worker_id)
+        changed_boot = known is None or known.boot_id != hello.boot_id
+        worker = Worker(
+            worker_id=hello.worker_id,
+            address=hello.address,
+            hostname=hello.hostname,
+            total=total,
+            cpu_count=hello.cpu_count,
+            attributes=attributes,
+            slice_id=hello.slice_id,
+            scale_group=hello.scale_group,
+            boot_id=hello.boot_id,
+            pid=hello.pid,
+            version=hello.version,
+            release=hello.release,
+            attached=True,
+            health=WorkerHealth.DEGRADED,
+            health_reason="attached, has not confirmed its tasks yet",
+            build_failures=0 if changed_boot or known is None else known.build_failures,
+            excluded=False if changed_boot or known is None else known.excluded,
+        )
+        o.workers[worker.worker_id] = worker
+        action = "worker_registered" if changed_boot else "worker_attached"
+        o.note(action, worker.worker_id, "worker", boot_id=worker.boot_id, address=worker.address, holding=len(held))
+        if changed_boot and known is not None:
+            kernel.attempts_missing(o, worker.worker_id, set(held), now_ms)
+        self._observe(o, worker.worker_id, list(held.values()), now_ms)
+
+    def _observe(self, o: Overlay, worker_id: str, observations: list[worker_pb2.Observation], now_ms: int) -> None:
+        for observation in observations:
+            if not kernel.observe(o, worker_id, observed(observation), now_ms):
+                self.ignored_observations += 1
+
+    async def _read(self, session: Session, requests: Messages) -> None:
+        try:
+            async for message in requests:
+                liveness = self._liveness[session.worker_id]
+                liveness.heard(time.monotonic())
+                self._received(session, message)
+        except Exception as error:  # the stream broke: a normal event
+            log.debug("stream of %s ended: %s", session.worker_id, error)
+        finally:
+            session.close()
+
+    def _received(self, session: Session, message: worker_pb2.AttachRequest) -> None:
+        kind = message.WhichOneof("message")
+        if kind == "report":
+            self._report(session, message.report)
+        elif kind == "heartbeat":
+            session.applied = max(session.applied, message.heartbeat.applied_generation)
+            self._assess(
+                session.worker_id, "" if message.heartbeat.healthy else message.heartbeat.health_error or "unwell"
+            )
+        elif kind == "reply":
+            waiting = session.waiting.pop(message.reply.request_id, None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(message.reply)
+
+    def _report(self, session: Session, report: worker_pb2.WorkerReport) -> None:
+        session.applied = max(session.applied, report.applied_generation)
+        observations = list(report.observations)
+        for observation in observations:
+            if observation.state in _TERMINAL_NUMBERS:
+                session.zombies.discard(observation.attempt_uid)
+        if observations:
+            seq = max(o.seq for o in observations)
+            worker_id = session.worker_id
+            done = self._loop.post("observe", lambda o, now: self._observe(o, worker_id, observations, now))
+            ack = worker_pb2.AttachResponse(ack=worker_pb2.ObservationAck(seq=seq))
+            done.add_done_callback(lambda f: None if f.cancelled() or f.exception() else session.send(ack))
+        self._assess(session.worker_id)
+
+    # Down ---------------------------------------------------------------------------------------------------
+
+    async def _outgoing(self, session: Session) -> AsyncIterator[worker_pb2.AttachResponse]:
+        while True:
+            await session.wake.wait()
+            session.wake.clear()
+            outbox, session.outbox = session.outbox, []
+            for message in outbox:
+                yield message
+            if session.closed:
+                return
+            if session.desired_dirty:
+                session.desired_dirty = False
+                yield worker_pb2.AttachResponse(desired=await self._desired(session))
+
+    async def _desired(self, session: Session) -> worker_pb2.DesiredSet:
+        session.generation += 1
+        message = worker_pb2.DesiredSet(generation=session.generation)
+        wanted = desired_for(self._model, session.worker_id)
+        live_specs: set[str] = set()
+        live = {want.uid for want in wanted}
+        for want in wanted:
+            attempt = self._model.attempts.get(want.uid)
+            if attempt is None:
+                continue
+            entry = worker_pb2.DesiredAttempt(attempt_uid=want.uid)
+            job = self._model.jobs.get(attempt.job_id)
+            spec_id = f"{attempt.job_id}@{job.submitted_at_ms}" if job is not None else ""
+            live_specs.add(spec_id)
+            if want.want == "stop":
+                entry.stop.reason = want.stop_reason  # type: ignore[assignment]
+            elif want.want == "run" and want.uid not in session.sent_runs and job is not None:
+                if spec_id not in session.sent_specs:
+                    try:
+                        message.specs.append(await self._dispatch.run_spec(job))
+                    except Exception as error:
+                        self._cannot_dispatch(session.worker_id, want.uid, error)
+                        continue
+                    session.sent_specs[spec_id] = attempt.job_id
+                entry.run.spec_id = spec_id
+                entry.run.task_id = attempt.task_id
+                entry.run.attempt_id = attempt.number
+                entry.run.task_index = attempt.task_index
+                entry.run.token = self._dispatch.token(job, want.uid)
+                entry.run.timeout_remaining_ms = job.spec.timeout_ms
+                session.sent_runs.add(want.uid)
+            else:
+                entry.keep = True
+            message.attempts.append(entry)
+        session.sent_runs &= live
+        for spec_id in [s for s in session.sent_specs if s not in live_specs]:
+            del session.sent_specs[spec_id]
+            message.forget_specs.append(spec_id)
+        return message
+
+    def _cannot_dispatch(self, worker_id: str, uid: str, error: Exception) -> None:
+        log.error("attempt %s cannot be dispatched: %s", uid, error)
+        failure = kernel.Observed(attempt_uid=uid, state=TaskState.FAILED, error=f"cannot be started: {error}")
+        self._loop.post("dispatch failed", lambda o, now: kernel.observe(o, worker_id, failure, now))
+
+    def _committed(self, batch: Committed) -> None:
+        for worker_id in batch.changes.dispatch:
+            session = self._sessions.get(worker_id)
+            if session is not None:
+                session.dirty()
+
+    # Health -------------------------------------------------------------------------------------------------
+
+    def _detached(self, session: Session) -> None:
+        session.close()
+        if self._sessions.get(session.worker_id) is not session:
+            return
+        del self._sessions[session.worker_id]
+        liveness = self._liveness[session.worker_id]
+        liveness.attached = False
+        self._assess(session.worker_id)
+
+    def assess_all(self) -> None:
+        """Called every `dead_after`/10."""
+        for worker_id in list(self._liveness):
+            self._assess(worker_id)
+
+    def _assess(self, worker_id: str, complaint: str = "") -> None:
+        liveness = self._liveness[worker_id]
+        worker = self._model.workers.get(worker_id)
+        if worker is None:
+            return
+        now = time.monotonic()
+        dead_after = self._dispatch.dead_after_s
+        health = liveness.health(now, dead_after)
+        session = self._sessions.get(worker_id)
+        silent = now - liveness.last_message
+        reason = ""
+        if health is WorkerHealth.DEAD:
+            reason = f"no message for {silent:.0f} s"
+        elif not liveness.attached:
+            reason = "not attached"
+        elif health is WorkerHealth.DEGRADED:
+            reason = f"no message for {silent:.0f} s"
+        elif complaint:
+            health, reason = WorkerHealth.DEGRADED, complaint
+        elif session is None or not session.confirmed:
+            health, reason = WorkerHealth.DEGRADED, worker.health_reason or "has not confirmed its tasks yet"
+        placeable = health is WorkerHealth.HEALTHY
+        if worker.health is WorkerHealth.DEAD and health is WorkerHealth.DEGRADED and not liveness.attached:
+            return
+        same = worker.health is health and worker.placeable == placeable and worker.attached == liveness.attached
+        if same and (health is not WorkerHealth.DEGRADED or worker.health_reason == reason or silent > dead_after / 5):
+            return
+        self._loop.post(
+            "worker health", lambda o, ms: _plan_health(o, ms, worker_id, health, reason, liveness.attached)
+        )
+
+    # Requests -----------------------------------------------------------------------------------------------
+
+    async def request(
+        self, worker_id: str, request: worker_pb2.WorkerRequest, timeout_s: float | None
+    ) -> worker_pb2.WorkerReply:
+        """Asks an attached worker. Raises RpcError: not attached, gone meanwhile, or too late."""
+        session = self._sessions.get(worker_id)
+        if session is None:
+            raise precondition(worker_id, f"worker {worker_id} is not attached", code="worker_not_attached")
+        number = next(self._requests)
+        request.request_id = number
+        future: asyncio.Future[worker_pb2.WorkerReply] = asyncio.get_running_loop().create_future()
+        session.waiting[number] = future
+        session.send(worker_pb2.AttachResponse(request=request))
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await future
+        except TimeoutError:
+            raise RpcError(
+                "DEADLINE_EXCEEDED", f"worker {worker_id} did not answer within {timeout_s:.0f} s", code="worker_silent"
+            ) from None
+        finally:
+            session.waiting.pop(number, None)
+
+
+def check_hello(first: worker_pb2.AttachRequest, call: Any) -> None:
+    """Raises RpcError unless the first message introduces a worker that this caller may be."""
+    hello = first.hello
+    if first.WhichOneof("message") != "hello":
+        raise invalid("hello", "the first message of an attach stream must be a hello")
+    if not WORKER_ID.fullmatch(hello.worker_id):
+        raise invalid("hello.worker_id", "the worker id must be 1 to 128 of letters, digits and . _ @ + -")
+    if not re.fullmatch(r"[0-9a-f]{16}", hello.boot_id):
+        raise invalid("hello.boot_id", "the boot id must be 16 hex digits")
+    if call.identity.role is Role.WORKER and call.identity.user_id != hello.worker_id:
+        raise denied(f"this token belongs to worker {call.identity.user_id}")
+
+
+_TERMINAL_NUMBERS = frozenset(s.value for s in TERMINAL) | {TaskState.MISSING.value}
+
+
+def observed(message: worker_pb2.Observation) -> kernel.Observed:
+    """A worker's report as a plain value; an unknown state is UNSPECIFIED and changes nothing."""
+    state = TaskState(message.state) if message.state in TaskState._value2member_map_ else TaskState.UNSPECIFIED
+    return kernel.Observed(
+        attempt_uid=message.attempt_uid,
+        state=state,
+        exit_code=message.exit_code if message.HasField("exit_code") else None,
+        error=message.error,
+        failure_kind=int(message.failure_kind),
+        started_at_ms=message.started_at_ms,
+        finished_at_ms=message.finished_at_ms,
+        memory_peak_bytes=message.memory_peak_bytes,
+        log_lines=message.log_lines if message.HasField("log_lines") else None,
+    )
+
+
+def _plan_health(o: Overlay, now_ms: int, worker_id: str, health: WorkerHealth, reason: str, attached: bool) -> None:
+    worker = o.worker(worker_id)
+    if worker is None:
+        return
+    if worker.health is not health:
+        if health is WorkerHealth.DEGRADED and worker.health is WorkerHealth.HEALTHY:
+            o.note("reconcile_rpc_failed", worker_id, "controller", reason=reason)
+        elif health is WorkerHealth.HEALTHY:
+            o.note("worker_healthy", worker_id, "controller")
+        elif health is WorkerHealth.DEAD:
+            o.note("worker_failed", worker_id, "controller", reason=reason)
+    o.set_worker(
+        worker, health=health, health_reason=reason, attached=attached, placeable=health is WorkerHealth.HEALTHY
+    )
+    if health is WorkerHealth.DEAD and worker.health is not WorkerHealth.DEAD:
+        kernel.worker_lost(o, worker_id, reason, now_ms)
+
+
+def process_request() -> worker_pb2.WorkerRequest:
+    return worker_pb2.WorkerRequest(process_status=True)
+
+
+def exec_request(uid: str, command: list[str], timeout_ms: int) -> worker_pb2.WorkerRequest:
+    return worker_pb2.WorkerRequest(
+        exec=worker_pb2.ExecRequest(attempt_uid=uid, command=command, timeout_ms=timeout_ms)
+    )

@@ -1,0 +1,210 @@
+"""The cluster RPCs: workers, processes, the scheduler's view, who am I, how is it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from iris_controller import release
+from iris_controller.loop import ControllerLoop
+from iris_controller.process_info import own_process
+from iris_controller.rpc.attach import WorkerSessions, process_request
+from iris_controller.rpc.dispatch import Call, Router
+from iris_controller.rpc.errors import RpcError, invalid, not_found
+from iris_controller.rpc.tasks import TaskService
+from iris_controller.rpc.views import pending_reason, worker_view
+from iris_controller.scheduling.order import order_key
+from iris_core.live.filters import WORKER_FIELDS, WORKER_WORDS, worker_row
+from iris_core.model.bands import PriorityBand
+from iris_core.model.errors import ModelError
+from iris_core.model.filter import parse_filter
+from iris_core.model.states import TaskState, WorkerHealth, label
+from iris_core.wire.convert import constraint_to_wire, resources_to_wire
+from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2, worker_pb2
+
+QUEUE_DEFAULT = 200
+QUEUE_MOST = 10_000
+WORKER_ANSWER_S = 10.0
+SYSTEM_WORKER = "/system/worker/"
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What never changes while the controller runs, and what tells its condition."""
+
+    cluster: str
+    boot_id: str
+    started_at_ms: int
+    state_dir: str
+    problems: Callable[[], list[str]]
+    finelog_release: Callable[[], str]
+
+
+class ClusterService:
+    """See the module."""
+
+    def __init__(
+        self,
+        loop: ControllerLoop,
+        sessions: WorkerSessions,
+        tasks: TaskService,
+        about: About,
+        revision: Callable[[], common_pb2.Revision],
+    ) -> None:
+        self._loop = loop
+        self._model = loop.model
+        self._sessions = sessions
+        self._tasks = tasks
+        self._about = about
+        self._revision = revision
+
+    def register(self, router: Router) -> None:
+        router.add("ControllerService/ListWorkers", self.list_workers)
+        router.add("ControllerService/GetProcessStatus", self.get_process_status)
+        router.add("ControllerService/GetSchedulerState", self.get_scheduler_state)
+        router.add("ControllerService/GetClusterStatus", self.get_cluster_status)
+        router.add("ControllerService/GetCurrentUser", self.get_current_user)
+
+    async def list_workers(
+        self, request: controller_pb2.ListWorkersRequest, call: Call
+    ) -> controller_pb2.ListWorkersResponse:
+        size = min(request.page_size or 1_000, 1_000)
+        if size < 0:
+            raise invalid("page_size", f"page_size {size} is negative")
+        compiled = None
+        if request.filter:
+            try:
+                compiled = parse_filter(request.filter, WORKER_FIELDS, default=WORKER_WORDS)
+            except ModelError as error:
+                raise invalid("filter", error.message, position=error.position, hint=error.hint) from None
+        response = controller_pb2.ListWorkersResponse(revision=self._revision())
+        matching = 0
+        for worker_id in sorted(self._model.workers):
+            status = worker_view(self._model, self._model.workers[worker_id], self._sessions.age_ms(worker_id))
+            if compiled is not None and not compiled.matches(worker_row(status)):
+                continue
+            matching += 1
+            if worker_id <= request.page_token:
+                continue
+            if len(response.workers) < size:
+                response.workers.append(status)
+            else:
+                response.next_page_token = response.workers[-1].worker_id
+        response.total_count = matching
+        return response
+
+    async def get_process_status(
+        self, request: controller_pb2.GetProcessStatusRequest, call: Call
+    ) -> controller_pb2.GetProcessStatusResponse:
+        target = request.target
+        if target in ("", "/system/controller", "/system/process"):
+            return controller_pb2.GetProcessStatusResponse(process=self._own())
+        if target.startswith(SYSTEM_WORKER):
+            worker_id = target.removeprefix(SYSTEM_WORKER)
+            if worker_id not in self._model.workers:
+                raise not_found(target, f"there is no worker {worker_id}", hint="see: iris rpc controller list-workers")
+            reply = await self._sessions.request(worker_id, process_request(), WORKER_ANSWER_S)
+        else:
+            task, uid = self._tasks.running(target, call)
+            question = worker_pb2.WorkerRequest(task_process_status=uid)
+            reply = await self._sessions.request(task.worker_id, question, WORKER_ANSWER_S)
+        if reply.error:
+            raise RpcError("FAILED_PRECONDITION", f"{target}: {reply.error}", code="process_status", subject=target)
+        reply.process.target = target
+        return controller_pb2.GetProcessStatusResponse(process=reply.process)
+
+    def _own(self) -> common_pb2.ProcessInfo:
+        stats = self._loop.stats
+        info = own_process("/system/controller", self._about.boot_id)
+        info.details["batches"] = str(stats.batches)
+        info.details["commands"] = str(stats.commands)
+        info.details["queue"] = str(self._loop.depth)
+        info.details["last_plan_ms"] = f"{stats.last_plan_ms:.2f}"
+        info.details["last_commit_ms"] = f"{stats.last_commit_ms:.2f}"
+        info.details["failed_commits"] = str(stats.failed_commits)
+        info.details["ignored_observations"] = str(self._sessions.ignored_observations)
+        if stats.store_error:
+            info.details["store_error"] = stats.store_error
+        return info
+
+    async def get_scheduler_state(
+        self, request: controller_pb2.GetSchedulerStateRequest, call: Call
+    ) -> controller_pb2.GetSchedulerStateResponse:
+        most = min(request.max_queue or QUEUE_DEFAULT, QUEUE_MOST)
+        model = self._model
+        response = controller_pb2.GetSchedulerStateResponse(revision=self._revision())
+        position = 1
+        for job_id in sorted(model.pending, key=lambda j: order_key(model.jobs[j])):
+            job, count = model.jobs[job_id], len(model.pending[job_id])
+            band = (job.spec.band or PriorityBand.INTERACTIVE).value
+            response.total_pending += count
+            response.pending_buckets.add(band=band, user_id=job.user_id, job_id=job_id, count=count)
+            if len(response.pending_queue) < most:
+                response.pending_queue.add(
+                    position=position,
+                    job_id=job_id,
+                    count=count,
+                    band=band,
+                    user_id=job.user_id,
+                    resources=resources_to_wire(job.spec.resources),
+                    constraints=[constraint_to_wire(c) for c in job.spec.constraints],
+                    reason=pending_reason(model, job),
+                )
+            else:
+                response.queue_capped = True
+            position += count
+        running: Counter[tuple[int, str, str, str]] = Counter()
+        for attempt in model.attempts.values():
+            if attempt.state is TaskState.RUNNING:
+                job = model.jobs[attempt.job_id]
+                task = model.task(attempt.job_id, attempt.task_index)
+                band = (task.band if task is not None else PriorityBand.INTERACTIVE).value
+                running[(band, job.user_id, attempt.worker_id, attempt.job_id)] += 1
+        for (band, user_id, worker_id, job_id), count in sorted(running.items()):
+            response.total_running += count
+            response.running_buckets.add(
+                band=band,  # type: ignore[arg-type]
+                user_id=user_id,
+                worker_id=worker_id,
+                job_id=job_id,
+                count=count,
+            )
+        return response
+
+    async def get_cluster_status(
+        self, request: controller_pb2.GetClusterStatusRequest, call: Call
+    ) -> controller_pb2.GetClusterStatusResponse:
+        model = self._model
+        problems = self._about.problems()
+        jobs = Counter(label(job.state) for job in model.jobs.values())
+        tasks: Counter[str] = Counter()
+        for job in model.jobs.values():
+            for state, count in enumerate(job.counts):
+                if count:
+                    tasks[label(TaskState(state))] += count
+        return controller_pb2.GetClusterStatusResponse(
+            cluster=self._about.cluster,
+            boot_id=self._about.boot_id,
+            version=release.version(),
+            release=release.release(),
+            started_at_ms=self._about.started_at_ms,
+            workers_total=len(model.workers),
+            workers_healthy=sum(w.health is WorkerHealth.HEALTHY for w in model.workers.values()),
+            jobs_by_state=jobs,
+            tasks_by_state=tasks,
+            ready=not problems,
+            problems=problems,
+            state_dir=self._about.state_dir,
+            finelog_release=self._about.finelog_release(),
+            revision=self._revision(),
+            now_ms=self._loop.now_ms(),
+        )
+
+    async def get_current_user(
+        self, request: controller_pb2.GetCurrentUserRequest, call: Call
+    ) -> controller_pb2.GetCurrentUserResponse:
+        identity = call.identity
+        return controller_pb2.GetCurrentUserResponse(
+            user_id=identity.user_id, role=str(identity.role), read_only=identity.read_only
+        )

@@ -1,0 +1,116 @@
+"""The model's records as the wire shows them. Live work comes from here; older work from SQL (`store/reads.py`)."""
+
+from __future__ import annotations
+
+from iris_controller.state.model import Model
+from iris_controller.state.records import Attempt, Job, Task, Worker
+from iris_core.model.bands import PriorityBand
+from iris_core.model.resources import Resources
+from iris_core.model.states import NON_TERMINAL, TaskState
+from iris_core.wire.convert import HEALTH, resources_to_wire, value_to_wire
+from iris_core.wire.gen.iris.v1 import controller_pb2
+
+NOT_PLANNED = "waiting for the scheduler"
+
+
+def job_view(model: Model, job: Job) -> controller_pb2.JobStatus:
+    status = controller_pb2.JobStatus(
+        job_id=job.job_id,
+        name=job.name,
+        state=job.state.value,
+        user_id=job.user_id,
+        submitting_user=job.submitting_user,
+        parent_job_id=job.parent_job_id or "",
+        root_job_id=job.root_job_id,
+        depth=job.depth,
+        submitted_at_ms=job.submitted_at_ms,
+        started_at_ms=job.started_at_ms or 0,
+        finished_at_ms=job.finished_at_ms or 0,
+        error=job.error or "",
+        exit_code=job.exit_code,
+        num_tasks=job.num_tasks,
+        failure_count=job.failure_count,
+        preemption_count=job.preemption_count,
+        pending_reason=pending_reason(model, job),
+        has_children=bool(model.children.get(job.job_id)),
+        priority_band=(job.spec.band or PriorityBand.INTERACTIVE).value,
+        resources=resources_to_wire(job.spec.resources),
+        incarnation=job.submitted_at_ms,
+    )
+    for state, count in enumerate(job.counts):
+        if count:
+            status.task_counts.add(state=TaskState(state).value, count=count)
+    return status
+
+
+def pending_reason(model: Model, job: Job) -> str:
+    """Why the job's pending tasks wait; "" when none does."""
+    if job.job_id not in model.pending:
+        return ""
+    return model.reasons.get(job.job_id) or NOT_PLANNED
+
+
+def task_view(model: Model, job: Job | None, task: Task, attempt: Attempt | None) -> controller_pb2.TaskStatus:
+    worker = model.workers.get(task.worker_id) if task.worker_id else None
+    reason = ""
+    if task.state is TaskState.PENDING:
+        reason = model.reasons.get(task.job_id) or NOT_PLANNED
+    return controller_pb2.TaskStatus(
+        task_id=task.task_id,
+        job_id=task.job_id,
+        task_index=task.index,
+        state=task.state.value,
+        current_attempt_id=task.attempt_number,
+        attempt_uid=task.attempt_uid,
+        worker_id=task.worker_id,
+        worker_address=worker.address if worker is not None else "",
+        exit_code=task.exit_code,
+        error=task.error or "",
+        pending_reason=reason,
+        submitted_at_ms=task.submitted_at_ms,
+        started_at_ms=task.started_at_ms or 0,
+        finished_at_ms=task.finished_at_ms or 0,
+        failure_count=task.failure_count,
+        preemption_count=task.preemption_count,
+        memory_peak_bytes=attempt.memory_peak_bytes if attempt is not None else 0,
+        log_lines=attempt.log_lines if attempt is not None else None,
+        incarnation=job.submitted_at_ms if job is not None else 0,
+    )
+
+
+def committed(model: Model, worker: Worker) -> Resources:
+    usage = model.usage_of(worker.worker_id)
+    device = worker.total.device
+    if device is not None:
+        held = usage.gpu if device.kind == "gpu" else usage.tpu
+        device = type(device)(device.kind, device.variant, held)
+    return Resources(usage.cpu_millicores, usage.memory_bytes, 0, device)
+
+
+def worker_view(model: Model, worker: Worker, age_ms: int) -> controller_pb2.WorkerStatus:
+    status = controller_pb2.WorkerStatus(
+        worker_id=worker.worker_id,
+        address=worker.address,
+        health=HEALTH[worker.health],
+        health_reason=worker.health_reason,
+        hostname=worker.hostname,
+        total=resources_to_wire(worker.total),
+        committed=resources_to_wire(committed(model, worker)),
+        running_tasks=model.usage_of(worker.worker_id).tasks,
+        last_message_age_ms=age_ms,
+        boot_id=worker.boot_id,
+        pid=worker.pid,
+        version=worker.version,
+        release=worker.release,
+        attached=worker.attached,
+        build_failures=worker.build_failures,
+    )
+    for key, value in worker.attributes.items():
+        status.attributes[key].CopyFrom(value_to_wire(value))
+    return status
+
+
+def overlay_reasons(model: Model, status: controller_pb2.TaskStatus) -> None:
+    """Adds the live pending reason to a task row read from SQL."""
+    if status.state in {s.value for s in NON_TERMINAL} and status.state == TaskState.PENDING.value:
+        status.pending_reason = model.reasons.get(status.job_id) or NOT_PLANNED

@@ -1,0 +1,184 @@
+"""Opens the controller's SQLite file: state directory, lock, integrity check, migrations, connections.
+
+Migrations only go forward; each is one transaction together with its row in `schema_migrations`, so a kill at any statement
+leaves either the old or the new schema. A damaged file is never opened in silence and never deleted (DESIGN §5.12).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import sqlite3
+import time
+from importlib import resources
+from pathlib import Path
+
+from iris_core.contracts import IrisError
+
+BUSY_TIMEOUT_S = 30.0
+CACHE_KIB = 16_384
+
+
+class StateDirError(IrisError):
+    """The state directory cannot be used: not writable, held by another controller, damaged, or from a newer release."""
+
+
+class StateDir:
+    """A controller's local state, held by one process at a time (`flock` on `lock`)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.database = path / "db" / "controller.sqlite3"
+        self.bundles = path / "bundles"
+        self.finelog = path / "finelog"
+        self.workers = path / "workers"
+        self._lock: int | None = None
+
+    def acquire(self) -> None:
+        """Makes the directories (0700) and takes the lock. Raises StateDirError naming the holder or the cause."""
+        try:
+            for folder in (self.path, self.database.parent, self.bundles, self.finelog, self.workers):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise StateDirError(
+                f"state directory {self.path}: {error.strerror}",
+                hint="choose a writable place with --state-dir",
+            ) from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(handle, 4096, 0)
+            os.close(handle)
+            raise StateDirError(
+                f"state directory {self.path} is held by {_holder(holder)}",
+                hint="stop that controller first, or use another --state-dir",
+            ) from None
+        try:
+            os.ftruncate(handle, 0)
+            note = {"pid": os.getpid(), "host": socket.gethostname(), "started_at_ms": time.time_ns() // 1_000_000}
+            os.pwrite(handle, json.dumps(note).encode(), 0)
+        except OSError as error:
+            os.close(handle)
+            raise StateDirError(f"state directory {self.path}: {error.strerror}") from error
+        self._lock = handle
+
+    def release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def set_aside(self) -> Path | None:
+        """Moves the database away for a fresh start; returns where to, or None when there was none."""
+        if not self.database.exists():
+            return None
+        target = self.path / f"db.aside.{time.time_ns() // 1_000_000}"
+        self.database.parent.rename(target)
+        self.database.parent.mkdir(mode=0o700)
+        return target
+
+
+def _holder(raw: bytes) -> str:
+    try:
+        note = json.loads(raw)
+        return f"another controller: pid {int(note['pid'])} on {note['host']}"
+    except (ValueError, KeyError, TypeError):
+        return "another process"
+
+
+def open_writer(path: Path) -> sqlite3.Connection:
+    """The one connection that writes. WAL with FULL sync: what is acknowledged survives power loss (DESIGN §4)."""
+    connection = sqlite3.connect(
+        path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+    connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
+    connection.execute("PRAGMA journal_size_limit=67108864")
+    os.chmod(path, 0o600)
+    return connection
+
+
+def open_reader(path: Path) -> sqlite3.Connection:
+    """A read-only connection with its own snapshot; may be used from one thread at a time."""
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+    )
+    connection.execute("PRAGMA query_only=ON")
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+def check_integrity(path: Path) -> None:
+    """Raises StateDirError when the file exists and is damaged (`PRAGMA quick_check`)."""
+    if not path.exists() or path.stat().st_size == 0:
+        return
+    try:
+        connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S)
+        try:
+            verdict = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
+        finally:
+            connection.close()
+    except sqlite3.DatabaseError as error:
+        verdict = [str(error)]
+    if verdict != ["ok"]:
+        raise StateDirError(
+            f"the state file {path} is damaged: {'; '.join(verdict)[:200]}",
+            hint="it was not touched; restore a copy, or start anew with --fresh (which moves it aside)",
+        )
+
+
+def shipped_migrations() -> list[tuple[str, str]]:
+    """(name, SQL) of every migration, in order."""
+    folder = resources.files("iris_controller.store") / "migrations"
+    found = [(f.name.removesuffix(".sql"), f.read_text()) for f in folder.iterdir() if f.name.endswith(".sql")]
+    return sorted(found)
+
+
+def statements_of(script: str) -> list[str]:
+    """The single statements of a migration script."""
+    found: list[str] = []
+    current = ""
+    for line in script.splitlines(keepends=True):
+        current += line
+        if sqlite3.complete_statement(current):
+            found.append(current.strip())
+            current = ""
+    if current.strip():
+        raise ValueError("a migration ends in the middle of a statement")
+    return found
+
+
+def migrate(connection: sqlite3.Connection, now_ms: int, migrations: list[tuple[str, str]] | None = None) -> list[str]:
+    """Applies what is missing and returns the names applied. Raises StateDirError on a schema of a newer release."""
+    available = shipped_migrations() if migrations is None else migrations
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS schema_migrations (name TEXT PRIMARY KEY, applied_at_ms INTEGER NOT NULL) WITHOUT ROWID"
+    )
+    done = {row[0] for row in connection.execute("SELECT name FROM schema_migrations")}
+    unknown = sorted(done - {name for name, _ in available})
+    if unknown:
+        raise StateDirError(
+            f"the state was written by a newer release (unknown migration {unknown[0]})",
+            hint="run that release, or restore a checkpoint taken by this one",
+        )
+    applied: list[str] = []
+    for name, script in available:
+        if name in done:
+            continue
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in statements_of(script):
+                connection.execute(statement)
+            connection.execute("INSERT INTO schema_migrations VALUES (?, ?)", (name, now_ms))
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        applied.append(name)
+    return applied

@@ -1,0 +1,411 @@
+"""One batch as SQL: an overlay becomes a handful of set-based statements over `json_each(?)`.
+
+Stored times are epoch ms, JSON columns hold names and never numbers, and what OPS.md's queries name is written here once per
+touched row (DESIGN §5.10). Must never decide anything: the overlay already has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from google.protobuf import json_format
+
+from iris_controller.state.model import Usage
+from iris_controller.state.overlay import Overlay
+from iris_controller.state.records import Attempt, Job, Task, Worker
+from iris_controller.store.writer import Statement
+from iris_core.model.bands import PriorityBand
+from iris_core.model.resources import Device
+from iris_core.model.states import TaskState
+from iris_core.wire.convert import resources_to_wire, value_to_wire
+from iris_core.wire.gen.iris.v1 import controller_pb2, worker_pb2
+
+
+def _upsert(table: str, keys: Sequence[str], columns: Sequence[str]) -> str:
+    names = [*keys, *columns]
+    picks = ", ".join(f"value->>{i}" for i in range(len(names)))
+    sets = ", ".join(f"{c}=excluded.{c}" for c in columns)
+    return (
+        f"INSERT INTO {table} ({', '.join(names)}) SELECT {picks} FROM json_each(?) WHERE true "
+        f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {sets}"
+    )
+
+
+def _update(table: str, keys: Sequence[str], columns: Sequence[str]) -> str:
+    picks = ", ".join(f"value->>{i} AS c{i}" for i in range(len(keys) + len(columns)))
+    sets = ", ".join(f"{c}=v.c{i + len(keys)}" for i, c in enumerate(columns))
+    where = " AND ".join(f"{table}.{k}=v.c{i}" for i, k in enumerate(keys))
+    return f"UPDATE {table} SET {sets} FROM (SELECT {picks} FROM json_each(?)) AS v WHERE {where}"
+
+
+INSERT_JOB = (
+    "INSERT INTO jobs (job_id, user_id, submitting_user, parent_job_id, root_job_id, depth, state, submitted_at_ms,"
+    " root_submitted_at_ms, num_tasks, name, request_proto, priority_insertion, scheduling_deadline_epoch_ms)"
+    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+)
+UPDATE_JOBS = _update(
+    "jobs",
+    ["job_id"],
+    [
+        "state",
+        "started_at_ms",
+        "finished_at_ms",
+        "error",
+        "exit_code",
+        "task_counts_json",
+        "failure_count",
+        "preemption_count",
+        "first_error",
+        "first_exit_code",
+    ],
+)
+INSERT_CONFIG = (
+    "INSERT INTO job_config (job_id, name, res_cpu_millicores, res_memory_bytes, res_disk_bytes, res_device_json,"
+    " constraints_json, max_task_failures, max_retries_failure, max_retries_preemption, timeout_ms, scheduling_timeout_ms,"
+    " entrypoint_json, environment_json, bundle_id, ports_json, preemption_policy, existing_job_policy, priority_band,"
+    " submit_argv_json) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+)
+INSERT_FILE = "INSERT INTO job_workdir_files (job_id, filename, data) VALUES (?,?,?)"
+INSERT_TASKS = (
+    "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i+1 < ?)"
+    " INSERT INTO tasks (task_id, job_id, task_index, state, submitted_at_ms, max_retries_failure, max_retries_preemption,"
+    " priority_neg_depth, priority_root_submitted_ms, priority_insertion, priority_band)"
+    " SELECT ? || '/' || i, ?, i, 1, ?, ?, ?, ?, ?, ? + i, ? FROM n"
+)
+UPDATE_TASKS = _update(
+    "tasks",
+    ["job_id", "task_index"],
+    [
+        "state",
+        "error",
+        "exit_code",
+        "started_at_ms",
+        "finished_at_ms",
+        "current_attempt_id",
+        "current_attempt_uid",
+        "priority_band",
+        "current_worker_id",
+        "current_worker_address",
+        "failure_count",
+        "preemption_count",
+    ],
+)
+UPSERT_ATTEMPTS = _upsert(
+    "task_attempts",
+    ["task_id", "attempt_id"],
+    [
+        "attempt_uid",
+        "worker_id",
+        "state",
+        "created_at_ms",
+        "started_at_ms",
+        "finished_at_ms",
+        "exit_code",
+        "error",
+        "terminal_reason",
+        "charge",
+        "executed",
+        "memory_peak_bytes",
+        "log_lines",
+        "stop_reason",
+    ],
+)
+UPSERT_WORKERS = _upsert(
+    "workers",
+    ["worker_id"],
+    [
+        "address",
+        "md_hostname",
+        "md_cpu_count",
+        "md_memory_bytes",
+        "md_disk_bytes",
+        "total_cpu_millicores",
+        "total_memory_bytes",
+        "total_gpu_count",
+        "total_tpu_count",
+        "device_type",
+        "device_variant",
+        "slice_id",
+        "scale_group",
+        "boot_id",
+        "pid",
+        "version",
+        "release",
+        "build_failures",
+        "excluded",
+    ],
+)
+UPDATE_COMMITTED = _update(
+    "workers",
+    ["worker_id"],
+    ["committed_cpu_millicores", "committed_mem_bytes", "committed_gpu", "committed_tpu"],
+)
+DELETE_JOBS = "DELETE FROM jobs WHERE job_id IN (SELECT value FROM json_each(?))"
+DELETE_WORKERS = "DELETE FROM workers WHERE worker_id IN (SELECT value FROM json_each(?))"
+SET_METADATA = "UPDATE workers SET metadata_proto=? WHERE worker_id=?"
+DELETE_ATTRIBUTES = "DELETE FROM worker_attributes WHERE worker_id IN (SELECT value FROM json_each(?))"
+INSERT_ATTRIBUTES = (
+    "INSERT INTO worker_attributes (worker_id, key, value_type, str_value, int_value, float_value)"
+    " SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5 FROM json_each(?)"
+)
+INSERT_ANSWER = "INSERT INTO request_ids VALUES (?,?,?,?,?)"
+FORGET_ANSWERS = "DELETE FROM request_ids WHERE created_at_ms < ?"
+
+
+def statements(overlay: Overlay, now_ms: int, forget_before_ms: int | None = None) -> list[Statement]:
+    """The batch as one transaction's statements, in an order that respects the foreign keys."""
+    found: list[Statement] = []
+    if overlay.deleted_jobs:
+        found.append((DELETE_JOBS, (json.dumps(list(overlay.deleted_jobs)),)))
+    for job_id in sorted(overlay.new_jobs, key=lambda j: (overlay.jobs[j].depth, overlay.jobs[j].submitted_at_ms)):
+        found.extend(_new_job(overlay.jobs[job_id], overlay.files.get(job_id, {})))
+    if overlay.workers:
+        found.extend(_workers(overlay))
+    if overlay.tasks:
+        found.append((UPDATE_TASKS, (json.dumps([_task_row(overlay, t) for t in overlay.tasks.values()]),)))
+    if overlay.attempts:
+        found.append((UPSERT_ATTEMPTS, (json.dumps([_attempt_row(a) for a in overlay.attempts.values()]),)))
+        found.append((UPDATE_COMMITTED, (json.dumps(list(_committed(overlay))),)))
+    if overlay.jobs:
+        found.append((UPDATE_JOBS, (json.dumps([_job_row(j) for j in overlay.jobs.values()]),)))
+    found.extend(
+        (INSERT_ANSWER, (a.principal, a.request_id, a.method, a.response, now_ms)) for a in overlay.answers
+    )
+    if forget_before_ms is not None:
+        found.append((FORGET_ANSWERS, (forget_before_ms,)))
+    return found
+
+
+def device_json(device: Device | None) -> str | None:
+    if device is None:
+        return None
+    return json.dumps({"kind": device.kind, "variant": device.variant, "count": device.count})
+
+
+def _new_job(job: Job, files: dict[str, bytes]) -> list[Statement]:
+    spec = job.spec
+    request = controller_pb2.LaunchJobRequest.FromString(spec.request)
+    entrypoint = {
+        "run_command": {"argv": list(request.entrypoint.run_command.argv)},
+        "workdir_files": sorted(files),
+    }
+    environment = json_format.MessageToDict(request.environment, preserving_proto_field_name=True)
+    constraints = [
+        {"key": c.key, "op": c.op.name, "values": list(c.values), "mode": c.mode.name} for c in spec.constraints
+    ]
+    resources = spec.resources
+    rows: list[Statement] = [
+        (
+            INSERT_JOB,
+            (
+                job.job_id,
+                job.user_id,
+                job.submitting_user,
+                job.parent_job_id,
+                job.root_job_id,
+                job.depth,
+                int(job.state),
+                job.submitted_at_ms,
+                job.root_submitted_ms,
+                job.num_tasks,
+                job.name,
+                spec.request,
+                job.priority_insertion,
+                job.scheduling_deadline_ms,
+            ),
+        ),
+        (
+            INSERT_CONFIG,
+            (
+                job.job_id,
+                job.name,
+                resources.cpu_millicores,
+                resources.memory_bytes,
+                resources.disk_bytes,
+                device_json(resources.device),
+                json.dumps(constraints) if constraints else None,
+                spec.max_task_failures,
+                spec.max_retries_failure,
+                spec.max_retries_preemption,
+                spec.timeout_ms or None,
+                spec.scheduling_timeout_ms or None,
+                json.dumps(entrypoint),
+                json.dumps(environment, sort_keys=True),
+                spec.bundle_id,
+                json.dumps(list(request.ports)),
+                int(spec.children_policy),
+                int(request.existing_job_policy),
+                int(spec.band),
+                json.dumps(list(request.submit_argv)),
+            ),
+        ),
+    ]
+    rows.extend((INSERT_FILE, (job.job_id, name, data)) for name, data in sorted(files.items()))
+    if job.num_tasks:
+        rows.append(
+            (
+                INSERT_TASKS,
+                (
+                    job.num_tasks,
+                    job.job_id,
+                    job.job_id,
+                    job.submitted_at_ms,
+                    spec.max_retries_failure,
+                    spec.max_retries_preemption,
+                    -job.depth,
+                    job.root_submitted_ms,
+                    job.priority_insertion,
+                    int(spec.band or PriorityBand.INTERACTIVE),
+                ),
+            )
+        )
+    return rows
+
+
+def _job_row(job: Job) -> list[object]:
+    counts = {TaskState(i).name: n for i, n in enumerate(job.counts) if n}
+    return [
+        job.job_id,
+        int(job.state),
+        job.started_at_ms,
+        job.finished_at_ms,
+        job.error,
+        job.exit_code,
+        json.dumps(counts),
+        job.failure_count,
+        job.preemption_count,
+        job.first_error,
+        job.first_exit_code,
+    ]
+
+
+def _task_row(overlay: Overlay, task: Task) -> list[object]:
+    worker = overlay.worker(task.worker_id) if task.worker_id else None
+    return [
+        task.job_id,
+        task.index,
+        int(task.state),
+        task.error,
+        task.exit_code,
+        task.started_at_ms,
+        task.finished_at_ms,
+        task.attempt_number,
+        task.attempt_uid,
+        int(task.band),
+        task.worker_id or None,
+        worker.address if worker is not None else None,
+        task.failure_count,
+        task.preemption_count,
+    ]
+
+
+def _attempt_row(attempt: Attempt) -> list[object]:
+    return [
+        attempt.task_id,
+        attempt.number,
+        attempt.uid,
+        attempt.worker_id,
+        int(attempt.state),
+        attempt.created_at_ms,
+        attempt.started_at_ms,
+        attempt.finished_at_ms,
+        attempt.exit_code,
+        attempt.error,
+        attempt.terminal_reason,
+        int(attempt.charge),
+        int(attempt.executed),
+        attempt.memory_peak_bytes,
+        attempt.log_lines,
+        attempt.stop_reason,
+    ]
+
+
+def _committed(overlay: Overlay) -> Iterable[list[object]]:
+    touched: dict[str, Usage] = {}
+    for attempt in overlay.attempts.values():
+        usage = touched.get(attempt.worker_id)
+        if usage is None:
+            usage = touched[attempt.worker_id] = overlay.model.usage_of(attempt.worker_id).copy()
+        old = overlay.model.attempts.get(attempt.uid)
+        if old is not None and old.finished_at_ms is None:
+            usage.add(old.resources, -1, False)
+        if attempt.finished_at_ms is None:
+            usage.add(attempt.resources, 1, False)
+    for worker_id, usage in touched.items():
+        yield [worker_id, usage.cpu_millicores, usage.memory_bytes, usage.gpu, usage.tpu]
+
+
+def _workers(overlay: Overlay) -> Iterable[Statement]:
+    gone = [worker_id for worker_id, worker in overlay.workers.items() if worker is None]
+    kept = [worker for worker in overlay.workers.values() if worker is not None]
+    if gone:
+        yield DELETE_WORKERS, (json.dumps(gone),)
+    if not kept:
+        return
+    yield UPSERT_WORKERS, (json.dumps([_worker_row(w) for w in kept]),)
+    for worker in kept:
+        yield SET_METADATA, (_metadata(worker), worker.worker_id)
+    changed = [
+        w
+        for w in kept
+        if (old := overlay.model.workers.get(w.worker_id)) is None or old.attributes != w.attributes
+    ]
+    if changed:
+        yield DELETE_ATTRIBUTES, (json.dumps([w.worker_id for w in changed]),)
+        yield INSERT_ATTRIBUTES, (json.dumps([row for w in changed for row in _attribute_rows(w)]),)
+
+
+def _metadata(worker: Worker) -> bytes:
+    hello = worker_pb2.WorkerHello(
+        worker_id=worker.worker_id,
+        boot_id=worker.boot_id,
+        pid=worker.pid,
+        hostname=worker.hostname,
+        address=worker.address,
+        total=resources_to_wire(worker.total),
+        cpu_count=worker.cpu_count,
+        attributes={key: value_to_wire(value) for key, value in worker.attributes.items()},
+        version=worker.version,
+        release=worker.release,
+        slice_id=worker.slice_id,
+        scale_group=worker.scale_group,
+    )
+    return hello.SerializeToString(deterministic=True)
+
+
+def _worker_row(worker: Worker) -> list[object]:
+    total = worker.total
+    device = total.device
+    return [
+        worker.worker_id,
+        worker.address,
+        worker.hostname,
+        worker.cpu_count,
+        total.memory_bytes,
+        total.disk_bytes,
+        total.cpu_millicores,
+        total.memory_bytes,
+        device.count if device is not None and device.kind == "gpu" else 0,
+        device.count if device is not None and device.kind == "tpu" else 0,
+        device.kind if device is not None else "cpu",
+        device.variant if device is not None else "",
+        worker.slice_id,
+        worker.scale_group,
+        worker.boot_id,
+        worker.pid,
+        worker.version,
+        worker.release,
+        worker.build_failures,
+        int(worker.excluded),
+    ]
+
+
+def _attribute_rows(worker: Worker) -> Iterable[list[object]]:
+    for key, value in worker.attributes.items():
+        if isinstance(value, int):
+            yield [worker.worker_id, key, "int", None, value, None]
+        elif isinstance(value, float):
+            yield [worker.worker_id, key, "float", None, None, value]
+        else:
+            yield [worker.worker_id, key, "str", value, None, None]

@@ -1,0 +1,281 @@
+"""Reads for operators, from SQL: pages, single jobs and tasks, attempts of long ago.
+
+Each call runs on a reader thread with a connection of its own and one consistent snapshot. Must never be called from the loop
+thread directly (`Readers.run` moves it) and never write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import threading
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from iris_controller.store.database import open_reader
+from iris_controller.store.load import counts_from_json, device_from_json
+from iris_core.model.errors import ModelError
+from iris_core.model.resources import Resources
+from iris_core.model.states import TaskState
+from iris_core.wire.convert import resources_to_wire
+from iris_core.wire.gen.iris.v1 import controller_pb2
+
+T = TypeVar("T")
+COUNT_CAP = 10_000
+READERS = 2
+
+
+class Readers:
+    """A small pool of reader threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._local = threading.local()
+        self._opened: list[sqlite3.Connection] = []
+        self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="sqlite-reader")
+
+    async def run(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        """Runs `read` in one read transaction. Raises sqlite3.Error."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._run, read)
+
+    def _run(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = open_reader(self._path)
+            self._opened.append(connection)
+        connection.execute("BEGIN")
+        try:
+            return read(connection)
+        finally:
+            connection.execute("ROLLBACK")
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        for connection in self._opened:
+            connection.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A keyset page: `after` is the last row's sort key, None = from the start."""
+
+    size: int
+    after: list[str | int] | None
+
+    @classmethod
+    def of(cls, size: int, token: str, default: int, most: int) -> Page:
+        """Raises ModelError on a token that this server did not make."""
+        if size < 0:
+            raise ModelError(f"page_size {size} is negative", field="page_size")
+        try:
+            after = json.loads(urlsafe_b64decode(token)) if token else None
+            if after is not None and not (isinstance(after, list) and all(isinstance(v, str | int) for v in after)):
+                raise ValueError
+        except ValueError:
+            raise ModelError("page_token is not one of this server", field="page_token") from None
+        return cls(min(size or default, most), after)
+
+    @staticmethod
+    def token(key: list[str | int]) -> str:
+        return urlsafe_b64encode(json.dumps(key).encode()).decode()
+
+
+JOB_ROW = """
+  SELECT j.*, c.priority_band AS band, c.res_cpu_millicores, c.res_memory_bytes, c.res_disk_bytes, c.res_device_json,
+    EXISTS (SELECT 1 FROM jobs k WHERE k.parent_job_id = j.job_id) AS has_children
+  FROM jobs j JOIN job_config c ON c.job_id = j.job_id
+"""
+TASK_ROW = """
+  SELECT t.*, j.submitted_at_ms AS incarnation, a.memory_peak_bytes, a.log_lines
+  FROM tasks t JOIN jobs j ON j.job_id = t.job_id
+  LEFT JOIN task_attempts a ON a.task_id = t.task_id AND a.attempt_id = t.current_attempt_id
+"""
+
+
+def resources_of(row: sqlite3.Row) -> Resources:
+    return Resources(
+        row["res_cpu_millicores"], row["res_memory_bytes"], row["res_disk_bytes"], device_from_json(row["res_device_json"])
+    )
+
+
+def job_status(row: sqlite3.Row) -> controller_pb2.JobStatus:
+    status = controller_pb2.JobStatus(
+        job_id=row["job_id"],
+        name=row["name"],
+        state=row["state"],
+        user_id=row["user_id"],
+        submitting_user=row["submitting_user"],
+        parent_job_id=row["parent_job_id"] or "",
+        root_job_id=row["root_job_id"],
+        depth=row["depth"],
+        submitted_at_ms=row["submitted_at_ms"],
+        started_at_ms=row["started_at_ms"] or 0,
+        finished_at_ms=row["finished_at_ms"] or 0,
+        error=row["error"] or "",
+        exit_code=row["exit_code"],
+        num_tasks=row["num_tasks"],
+        failure_count=row["failure_count"],
+        preemption_count=row["preemption_count"],
+        has_children=bool(row["has_children"]),
+        priority_band=row["band"],
+        resources=resources_to_wire(resources_of(row)),
+        incarnation=row["submitted_at_ms"],
+    )
+    for state, count in enumerate(counts_from_json(row["task_counts_json"])):
+        if count:
+            status.task_counts.add(state=TaskState(state).value, count=count)
+    return status
+
+
+def task_status(row: sqlite3.Row) -> controller_pb2.TaskStatus:
+    return controller_pb2.TaskStatus(
+        task_id=row["task_id"],
+        job_id=row["job_id"],
+        task_index=row["task_index"],
+        state=row["state"],
+        current_attempt_id=row["current_attempt_id"],
+        attempt_uid=row["current_attempt_uid"],
+        worker_id=row["current_worker_id"] or "",
+        worker_address=row["current_worker_address"] or "",
+        exit_code=row["exit_code"],
+        error=row["error"] or "",
+        submitted_at_ms=row["submitted_at_ms"],
+        started_at_ms=row["started_at_ms"] or 0,
+        finished_at_ms=row["finished_at_ms"] or 0,
+        failure_count=row["failure_count"],
+        preemption_count=row["preemption_count"],
+        memory_peak_bytes=row["memory_peak_bytes"] or 0,
+        log_lines=row["log_lines"],
+        incarnation=row["incarnation"],
+    )
+
+
+def attempt_status(row: sqlite3.Row, current: str) -> controller_pb2.AttemptStatus:
+    return controller_pb2.AttemptStatus(
+        attempt_uid=row["attempt_uid"],
+        task_id=row["task_id"],
+        attempt_id=row["attempt_id"],
+        state=row["state"],
+        worker_id=row["worker_id"] or "",
+        created_at_ms=row["created_at_ms"],
+        started_at_ms=row["started_at_ms"] or 0,
+        finished_at_ms=row["finished_at_ms"] or 0,
+        exit_code=row["exit_code"],
+        error=row["error"] or "",
+        terminal_reason=row["terminal_reason"],
+        memory_peak_bytes=row["memory_peak_bytes"],
+        log_lines=row["log_lines"],
+        current=row["attempt_uid"] == current,
+    )
+
+
+def one_job(connection: sqlite3.Connection, job_id: str) -> tuple[controller_pb2.JobStatus, bytes] | None:
+    """The job and its sealed request, or None."""
+    row = connection.execute(f"{JOB_ROW} WHERE j.job_id = ?", (job_id,)).fetchone()
+    if row is None:
+        return None
+    request = controller_pb2.LaunchJobRequest.FromString(row["request_proto"])
+    for name, data in connection.execute("SELECT filename, data FROM job_workdir_files WHERE job_id = ?", (job_id,)):
+        request.entrypoint.workdir_files[name] = data
+    return job_status(row), request.SerializeToString()
+
+
+def workdir_files(connection: sqlite3.Connection, job_id: str) -> dict[str, bytes]:
+    rows = connection.execute("SELECT filename, data FROM job_workdir_files WHERE job_id = ?", (job_id,))
+    return {row["filename"]: row["data"] for row in rows}
+
+
+def one_task(
+    connection: sqlite3.Connection, task_id: str
+) -> tuple[controller_pb2.TaskStatus, list[controller_pb2.AttemptStatus], Resources] | None:
+    row = connection.execute(f"{TASK_ROW} WHERE t.task_id = ?", (task_id,)).fetchone()
+    if row is None:
+        return None
+    attempts = [
+        attempt_status(a, row["current_attempt_uid"])
+        for a in connection.execute("SELECT * FROM task_attempts WHERE task_id = ? ORDER BY attempt_id", (task_id,))
+    ]
+    config = connection.execute("SELECT * FROM job_config WHERE job_id = ?", (row["job_id"],)).fetchone()
+    return task_status(row), attempts, resources_of(config)
+
+
+def tasks_page(
+    connection: sqlite3.Connection, job_id: str, page: Page, where: str = "", values: tuple[object, ...] = ()
+) -> tuple[list[controller_pb2.TaskStatus], str, int] | None:
+    """Tasks by index, the next page's token, and the exact total; None when the job is unknown."""
+    if connection.execute("SELECT 1 FROM jobs WHERE job_id = ?", (job_id,)).fetchone() is None:
+        return None
+    condition = f"t.job_id = ?{f' AND ({where})' if where else ''}"
+    total = connection.execute(f"SELECT count(*) FROM tasks t WHERE {condition}", (job_id, *values)).fetchone()[0]
+    after = int(page.after[0]) if page.after else -1
+    rows = connection.execute(
+        f"{TASK_ROW} WHERE {condition} AND t.task_index > ? ORDER BY t.task_index LIMIT ?",
+        (job_id, *values, after, page.size + 1),
+    ).fetchall()
+    token = Page.token([rows[page.size - 1]["task_index"]]) if len(rows) > page.size else ""
+    return [task_status(row) for row in rows[: page.size]], token, total
+
+
+def jobs_page(
+    connection: sqlite3.Connection,
+    where: str,
+    values: tuple[object, ...],
+    sort: str,
+    ascending: bool,
+    page: Page,
+) -> tuple[list[controller_pb2.JobStatus], str, int, bool]:
+    """Jobs by `sort` (a column of ours, never a caller's text) then submission; token, total, total capped."""
+    capped = connection.execute(
+        f"SELECT count(*) FROM (SELECT 1 FROM jobs j JOIN job_config c ON c.job_id = j.job_id WHERE {where} LIMIT ?)",
+        (*values, COUNT_CAP + 1),
+    ).fetchone()[0]
+    order = "ASC" if ascending else "DESC"
+    beyond = ">" if ascending else "<"
+    key = f"{sort}, j.submitted_at_ms" if sort != "j.submitted_at_ms" else "j.submitted_at_ms"
+    columns = key.split(", ")
+    resume = ""
+    if page.after is not None:
+        if len(page.after) != len(columns):
+            raise ModelError("page_token belongs to another sort order", field="page_token")
+        resume = f" AND ({key}) {beyond} ({', '.join('?' * len(columns))})"
+    rows = connection.execute(
+        f"{JOB_ROW} WHERE {where}{resume} ORDER BY {', '.join(f'{c} {order}' for c in columns)} LIMIT ?",
+        (*values, *(page.after or ()), page.size + 1),
+    ).fetchall()
+    token = ""
+    if len(rows) > page.size:
+        last = rows[page.size - 1]
+        token = Page.token([last[c.removeprefix("j.")] for c in columns])
+    return [job_status(row) for row in rows[: page.size]], token, min(capped, COUNT_CAP), capped > COUNT_CAP
+
+
+def states_of(connection: sqlite3.Connection, job_ids: list[str]) -> dict[str, int]:
+    rows = connection.execute(
+        "SELECT job_id, state FROM jobs WHERE job_id IN (SELECT value FROM json_each(?))", (json.dumps(job_ids),)
+    )
+    return {row["job_id"]: row["state"] for row in rows}
+
+
+def answer_of(connection: sqlite3.Connection, principal: str, request_id: str) -> tuple[str, bytes] | None:
+    """(method, response) of an earlier request with that id."""
+    row = connection.execute(
+        "SELECT method, response FROM request_ids WHERE principal = ? AND request_id = ?", (principal, request_id)
+    ).fetchone()
+    return (row["method"], row["response"]) if row is not None else None
+
+
+def similar_jobs(connection: sqlite3.Connection, job_id: str, most: int = 5) -> list[str]:
+    """Ids that begin alike, for the hint of a NOT_FOUND."""
+    stem = job_id.rsplit("/", 1)[0] + "/"
+    rows = connection.execute(
+        "SELECT job_id FROM jobs WHERE job_id >= ? AND job_id < ? ORDER BY submitted_at_ms DESC LIMIT 500",
+        (stem, stem[:-1] + "0"),
+    )
+    import difflib
+
+    return difflib.get_close_matches(job_id, [row["job_id"] for row in rows], n=most, cutoff=0.6)

@@ -1,0 +1,91 @@
+"""The one thread that writes. It is handed a whole batch and answers committed or not; nothing else writes the file.
+
+Statements are set-based (`… FROM json_each(?)`): `executemany` beside a busy interpreter is a hundred times slower (DESIGN §4).
+A failed commit is rolled back whole, so the model and the file never differ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from iris_controller.store.database import open_writer
+
+Statement = tuple[str, tuple[object, ...]]
+
+
+class CommitFailed(Exception):
+    """The transaction is not in the file; the text says why (`database or disk is full`)."""
+
+
+class Writer:
+    """Runs transactions in order on its own thread. `close` drains what was handed in before it."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = open_writer(path)
+        self._queue: queue.SimpleQueue[tuple[Sequence[Statement], asyncio.AbstractEventLoop, asyncio.Future[None]] | None]
+        self._queue = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="sqlite-writer", daemon=True)
+        self.commits = 0
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """Only before `start`: migrations and loading."""
+        return self._connection
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def commit(self, statements: Sequence[Statement]) -> None:
+        """One transaction. Raises CommitFailed; returns only once it is durable."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        self._queue.put((statements, loop, done))
+        await asyncio.shield(done)
+
+    def close(self) -> None:
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join()
+        self._connection.close()
+
+    def _run(self) -> None:
+        while True:
+            item = self._queue.get()
+            if item is None:
+                return
+            statements, loop, done = item
+            error: Exception | None = None
+            try:
+                self._transaction(statements)
+                self.commits += 1
+            except sqlite3.Error as failure:
+                error = CommitFailed(str(failure))
+            except Exception as failure:  # a fault of ours must fail this batch, not end the thread
+                error = failure
+            loop.call_soon_threadsafe(_answer, done, error)
+
+    def _transaction(self, statements: Sequence[Statement]) -> None:
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for sql, values in statements:
+                connection.execute(sql, values)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+
+def _answer(done: asyncio.Future[None], error: Exception | None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)

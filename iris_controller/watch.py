@@ -1,0 +1,343 @@
+"""Watch: snapshot pages, then batched deltas, heartbeats, and a resync marker when a resume is impossible.
+
+A subscription keeps only the ids that changed since its last message, so a slow reader costs memory by ids and never by
+messages; the values are read when a message is built and are always the latest. A revision is `(boot_id, n)`, one per published
+batch (DESIGN §4 "Watch"). Must never read SQL except for the tasks of finished jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from iris_controller.loop import Committed, ControllerLoop
+from iris_controller.rpc.errors import invalid
+from iris_controller.rpc.views import job_view, task_view, worker_view
+from iris_controller.state.records import Attempt, Task
+from iris_core.live.filters import (
+    JOB_FIELDS,
+    JOB_WORDS,
+    TASK_FIELDS,
+    TASK_WORDS,
+    WORKER_FIELDS,
+    WORKER_WORDS,
+    job_row,
+    task_row,
+    worker_row,
+)
+from iris_core.model.filter import Filter, parse_filter
+from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
+
+INTERVAL_S = 0.1
+HEARTBEAT_S = 5.0
+PAGE_ROWS = 2_000
+KEPT_BATCHES = 2_048
+SELECTORS = 16
+
+Key = tuple[str, int]
+"""A task: job id and index."""
+
+
+@dataclass(slots=True)
+class Dirty:
+    """What changed for one selector since its last message."""
+
+    jobs: dict[str, None] = field(default_factory=dict)
+    tasks: dict[Key, Task | None] = field(default_factory=dict)
+    workers: dict[str, None] = field(default_factory=dict)
+    removed: dict[str, None] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.jobs or self.tasks or self.workers or self.removed)
+
+
+@dataclass(slots=True)
+class Selection:
+    """One selector of a subscription, with its compiled filter."""
+
+    selector: controller_pb2.WatchSelector
+    filter: Filter | None
+    job_ids: frozenset[str]
+    dirty: Dirty = field(default_factory=Dirty)
+
+    def note(self, batch: Committed) -> None:
+        changes = batch.changes
+        kind = self.selector.kind
+        if kind == controller_pb2.WATCH_KIND_JOBS:
+            for job_id in changes.removed_jobs:
+                self.dirty.removed[job_id] = None
+                self.dirty.jobs.pop(job_id, None)
+            for job_id in (*changes.jobs, *batch.reasons):
+                self.dirty.jobs[job_id] = None
+                self.dirty.removed.pop(job_id, None)
+        elif kind == controller_pb2.WATCH_KIND_TASKS:
+            for key, task in changes.tasks.items():
+                if key[0] in self.job_ids:
+                    self.dirty.tasks[key] = task
+            for job_id in self.job_ids & (changes.new_jobs | batch.reasons):
+                self.dirty.jobs[job_id] = None
+        else:
+            for worker_id in changes.workers:
+                self.dirty.workers[worker_id] = None
+
+
+class WatchHub:
+    """Knows the last batches and the subscriptions; `watch` is the RPC handler."""
+
+    def __init__(
+        self,
+        loop: ControllerLoop,
+        boot_id: str,
+        *,
+        worker_age_ms: Callable[[str], int],
+        finished_tasks: Callable[[str], Awaitable[list[controller_pb2.TaskStatus]]],
+    ) -> None:
+        self._loop = loop
+        self.model = loop.model
+        self._boot_id = boot_id
+        self._worker_age_ms = worker_age_ms
+        self._finished_tasks = finished_tasks
+        self._kept: deque[Committed] = deque(maxlen=KEPT_BATCHES)
+        self._subscriptions: set[Subscription] = set()
+        loop.on_commit(self._publish)
+
+    @property
+    def subscribers(self) -> int:
+        return len(self._subscriptions)
+
+    def now_ms(self) -> int:
+        return self._loop.now_ms()
+
+    def revision(self) -> common_pb2.Revision:
+        return common_pb2.Revision(boot_id=self._boot_id, n=self._loop.n)
+
+    def _publish(self, batch: Committed) -> None:
+        self._kept.append(batch)
+        for subscription in self._subscriptions:
+            subscription.note(batch)
+
+    def since(self, revision: common_pb2.Revision) -> list[Committed] | None:
+        """The batches after `revision`, or None when they are not all kept."""
+        if revision.boot_id != self._boot_id or revision.n > self._loop.n:
+            return None
+        if revision.n == self._loop.n:
+            return []
+        if not self._kept or self._kept[0].n > revision.n + 1:
+            return None
+        return [b for b in self._kept if b.n > revision.n]
+
+    async def watch(
+        self, request: controller_pb2.WatchRequest, call: Any
+    ) -> AsyncIterator[controller_pb2.WatchResponse]:
+        """The stream of one client. Raises RpcError(INVALID_ARGUMENT) on a selector or filter it cannot serve."""
+        subscription = Subscription(self, [compile_selector(s, i) for i, s in enumerate(request.selectors)])
+        if not subscription.selections:
+            raise invalid("selectors", "a watch needs at least one selector")
+        if len(subscription.selections) > SELECTORS:
+            raise invalid("selectors", f"a watch takes at most {SELECTORS} selectors")
+        self._subscriptions.add(subscription)
+        try:
+            async for message in subscription.messages():
+                yield message
+        finally:
+            self._subscriptions.discard(subscription)
+
+    # Rows ---------------------------------------------------------------------------------------------------
+
+    def job_rows(self, selection: Selection, ids: Iterable[str], rows: controller_pb2.WatchRows) -> None:
+        for job_id in ids:
+            job = self.model.jobs.get(job_id)
+            if job is None:
+                rows.removed.append(job_id)
+                continue
+            status = job_view(self.model, job)
+            if selection.filter is None or selection.filter.matches(job_row(status, self._loop.now_ms())):
+                rows.jobs.append(status)
+            else:
+                rows.removed.append(job_id)
+
+    def task_rows(self, selection: Selection, tasks: Iterable[Task], rows: controller_pb2.WatchRows) -> None:
+        for task in tasks:
+            attempt: Attempt | None = self.model.attempts.get(task.attempt_uid)
+            status = task_view(self.model, self.model.jobs.get(task.job_id), task, attempt)
+            if selection.filter is None or selection.filter.matches(task_row(status, self._loop.now_ms())):
+                rows.tasks.append(status)
+            else:
+                rows.removed.append(task.task_id)
+
+    def worker_rows(self, selection: Selection, ids: Iterable[str], rows: controller_pb2.WatchRows) -> None:
+        for worker_id in ids:
+            worker = self.model.workers.get(worker_id)
+            if worker is None:
+                rows.removed.append(worker_id)
+                continue
+            status = worker_view(self.model, worker, self._worker_age_ms(worker_id))
+            if selection.filter is None or selection.filter.matches(worker_row(status)):
+                rows.workers.append(status)
+            else:
+                rows.removed.append(worker_id)
+
+    async def snapshot(self, selection: Selection) -> AsyncIterator[controller_pb2.WatchResponse]:
+        """All rows of a selector, in pages; removed ids are left out."""
+        kind = selection.selector.kind
+        revision = self.revision()
+        pages: list[controller_pb2.WatchRows] = []
+        page = controller_pb2.WatchRows(selector_id=selection.selector.id)
+
+        def room() -> controller_pb2.WatchRows:
+            nonlocal page
+            if len(page.jobs) + len(page.tasks) + len(page.workers) >= PAGE_ROWS:
+                pages.append(page)
+                page = controller_pb2.WatchRows(selector_id=selection.selector.id)
+            return page
+
+        total = 0
+        if kind == controller_pb2.WATCH_KIND_JOBS:
+            ids = list(self.model.jobs)
+            total = len(ids)
+            for start in range(0, len(ids), 500):
+                self.job_rows(selection, ids[start : start + 500], room())
+                await asyncio.sleep(0)
+        elif kind == controller_pb2.WATCH_KIND_TASKS:
+            for job_id in sorted(selection.job_ids):
+                live = self.model.tasks.get(job_id)
+                if live is None:
+                    for status in await self._finished_tasks(job_id):
+                        total += 1
+                        if selection.filter is None or selection.filter.matches(task_row(status, self._loop.now_ms())):
+                            room().tasks.append(status)
+                    continue
+                tasks = list(live)
+                total += len(tasks)
+                for start in range(0, len(tasks), 500):
+                    self.task_rows(selection, tasks[start : start + 500], room())
+                    await asyncio.sleep(0)
+        else:
+            ids = list(self.model.workers)
+            total = len(ids)
+            for start in range(0, len(ids), 500):
+                self.worker_rows(selection, ids[start : start + 500], room())
+        pages.append(page)
+        for position, rows in enumerate(pages):
+            del rows.removed[:]
+            yield controller_pb2.WatchResponse(
+                snapshot=controller_pb2.WatchSnapshotPage(
+                    rows=rows, last=position == len(pages) - 1, revision=revision, total_count=total
+                )
+            )
+
+
+class Subscription:
+    """One client's stream."""
+
+    def __init__(self, hub: WatchHub, selections: list[Selection]) -> None:
+        self.selections = selections
+        self._hub = hub
+        self._wake = asyncio.Event()
+
+    def note(self, batch: Committed) -> None:
+        for selection in self.selections:
+            selection.note(batch)
+            if selection.dirty:
+                self._wake.set()
+
+    async def messages(self) -> AsyncIterator[controller_pb2.WatchResponse]:
+        for selection in self.selections:
+            async for message in self._begin(selection):
+                yield message
+        last = 0.0
+        beat = time.monotonic() + HEARTBEAT_S * random.uniform(0.8, 1.0)
+        while True:
+            try:
+                async with asyncio.timeout(max(0.0, beat - time.monotonic())):
+                    await self._wake.wait()
+            except TimeoutError:
+                beat = time.monotonic() + HEARTBEAT_S
+                yield controller_pb2.WatchResponse(
+                    heartbeat=controller_pb2.WatchHeartbeat(revision=self._hub.revision(), now_ms=self._hub.now_ms())
+                )
+                continue
+            pause = last + INTERVAL_S - time.monotonic()
+            if pause > 0:
+                await asyncio.sleep(pause)
+            self._wake.clear()
+            last = time.monotonic()
+            for delta in self._deltas():
+                yield controller_pb2.WatchResponse(delta=delta)
+
+    async def _begin(self, selection: Selection) -> AsyncIterator[controller_pb2.WatchResponse]:
+        resume = selection.selector.resume
+        if resume.boot_id:
+            missed = self._hub.since(resume)
+            if missed is not None:
+                for batch in missed:
+                    selection.note(batch)
+                self._wake.set()
+                return
+            reason = "the controller was restarted" if resume.boot_id != self._hub.revision().boot_id else "the revision is too old"
+            yield controller_pb2.WatchResponse(
+                resync=controller_pb2.WatchResync(selector_id=selection.selector.id, reason=reason)
+            )
+        async for page in self._hub.snapshot(selection):
+            yield page
+
+    def _deltas(self) -> list[controller_pb2.WatchDelta]:
+        """The latest value of everything dirty, in messages of at most PAGE_ROWS rows."""
+        revision = self._hub.revision()
+        deltas: list[controller_pb2.WatchDelta] = []
+        for selection in self.selections:
+            dirty, selection.dirty = selection.dirty, Dirty()
+            if not dirty:
+                continue
+            rows = controller_pb2.WatchRows(selector_id=selection.selector.id)
+            if selection.selector.kind == controller_pb2.WATCH_KIND_TASKS:
+                self._task_delta(selection, dirty, rows)
+            else:
+                self._hub.job_rows(selection, dirty.jobs, rows)
+                self._hub.worker_rows(selection, dirty.workers, rows)
+            rows.removed.extend(dirty.removed)
+            deltas.extend(controller_pb2.WatchDelta(rows=[part], revision=revision) for part in split(rows))
+        return deltas
+
+    def _task_delta(self, selection: Selection, dirty: Dirty, rows: controller_pb2.WatchRows) -> None:
+        tasks: dict[Key, Task] = {}
+        for job_id in dirty.jobs:
+            for task in self._hub.model.tasks.get(job_id, ()):
+                tasks[(job_id, task.index)] = task
+        for key, known in dirty.tasks.items():
+            latest = self._hub.model.task(*key) or known
+            if latest is not None:
+                tasks[key] = latest
+        self._hub.task_rows(selection, tasks.values(), rows)
+
+
+def compile_selector(selector: controller_pb2.WatchSelector, position: int) -> Selection:
+    """Checks a selector. Raises RpcError or ModelError (bad filter, with its position)."""
+    fields = {
+        controller_pb2.WATCH_KIND_JOBS: (JOB_FIELDS, JOB_WORDS),
+        controller_pb2.WATCH_KIND_TASKS: (TASK_FIELDS, TASK_WORDS),
+        controller_pb2.WATCH_KIND_WORKERS: (WORKER_FIELDS, WORKER_WORDS),
+    }.get(selector.kind)
+    if fields is None:
+        raise invalid(f"selectors[{position}].kind", f"selector {selector.id!r} names no kind of rows")
+    compiled = parse_filter(selector.filter, fields[0], default=fields[1]) if selector.filter else None
+    return Selection(selector, compiled, frozenset(selector.job_ids))
+
+
+def split(rows: controller_pb2.WatchRows) -> Iterable[controller_pb2.WatchRows]:
+    """The rows in parts of at most PAGE_ROWS."""
+    size = len(rows.jobs) + len(rows.tasks) + len(rows.workers) + len(rows.removed)
+    if size <= PAGE_ROWS:
+        yield rows
+        return
+    for name in ("removed", "jobs", "tasks", "workers"):
+        items = getattr(rows, name)
+        for start in range(0, len(items), PAGE_ROWS):
+            part = controller_pb2.WatchRows(selector_id=rows.selector_id)
+            getattr(part, name).extend(items[start : start + PAGE_ROWS])
+            yield part

@@ -1,0 +1,77 @@
+"""Between the wire's messages and the model's values. A value the model refuses raises ModelError naming the field."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from iris_core.model.constraints import Constraint, Mode, Op
+from iris_core.model.errors import ModelError
+from iris_core.model.resources import Device, Resources
+from iris_core.model.states import WorkerHealth
+from iris_core.wire.gen.iris.v1 import common_pb2
+
+HEALTH = {
+    WorkerHealth.HEALTHY: common_pb2.WORKER_HEALTH_HEALTHY,
+    WorkerHealth.DEGRADED: common_pb2.WORKER_HEALTH_DEGRADED,
+    WorkerHealth.DEAD: common_pb2.WORKER_HEALTH_DEAD,
+}
+
+
+def resources_from_wire(message: common_pb2.Resources) -> Resources:
+    device: Device | None = None
+    if message.HasField("device") and message.device.count:
+        kind = message.device.kind
+        if kind == "gpu":
+            device = Device("gpu", message.device.variant, message.device.count)
+        elif kind == "tpu":
+            device = Device("tpu", message.device.variant, message.device.count)
+        else:
+            raise ModelError(f"device kind {kind!r} is neither gpu nor tpu", field="resources.device.kind")
+    return Resources(message.cpu_millicores, message.memory_bytes, message.disk_bytes, device)
+
+
+def resources_to_wire(resources: Resources) -> common_pb2.Resources:
+    message = common_pb2.Resources(
+        cpu_millicores=resources.cpu_millicores, memory_bytes=resources.memory_bytes, disk_bytes=resources.disk_bytes
+    )
+    if resources.device is not None:
+        device = resources.device
+        message.device.CopyFrom(common_pb2.Device(kind=device.kind, variant=device.variant, count=device.count))
+    return message
+
+
+def value_from_wire(message: common_pb2.AttributeValue) -> str | int | float:
+    kind = message.WhichOneof("value")
+    if kind == "integer":
+        return message.integer
+    if kind == "number":
+        return message.number
+    return message.text
+
+
+def value_to_wire(value: str | int | float) -> common_pb2.AttributeValue:
+    if isinstance(value, int):
+        return common_pb2.AttributeValue(integer=value)
+    if isinstance(value, float):
+        return common_pb2.AttributeValue(number=value)
+    return common_pb2.AttributeValue(text=value)
+
+
+def constraint_from_wire(message: common_pb2.Constraint) -> Constraint:
+    try:
+        op = Op(message.op)
+        mode = Mode(message.mode or common_pb2.CONSTRAINT_MODE_REQUIRED)
+    except ValueError:
+        raise ModelError(
+            f"constraint on {message.key!r} has operator {message.op} and mode {message.mode}", field="constraints"
+        ) from None
+    return Constraint(message.key, op, tuple(value_from_wire(v) for v in message.values), mode)
+
+
+def constraint_to_wire(constraint: Constraint) -> common_pb2.Constraint:
+    return common_pb2.Constraint(
+        key=constraint.key,
+        op=cast("common_pb2.ConstraintOp", constraint.op.value),
+        values=[value_to_wire(v) for v in constraint.values],
+        mode=cast("common_pb2.ConstraintMode", constraint.mode.value),
+    )
