@@ -1,0 +1,143 @@
+"""What every connection does alike: credentials, request ids, the error vocabulary, and when a call may be repeated.
+
+A mutation carries a `request_id` and the controller answers a repeat with the first answer (DESIGN §4), so a call whose fate is
+unknown may be sent again under the same id. A call without one is never repeated here: only its caller knows whether that is safe.
+Must never import grpc or a socket: both transports stand on this room.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from iris_core.contracts import ConnectFailed, Denied, IrisError, RpcFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from google.protobuf.message import Message
+
+    from iris_core.wire.gen.iris.v1.common_pb2 import ErrorDetail
+
+M = TypeVar("M", bound="Message")
+
+MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
+"""Largest message of either direction."""
+
+DETAIL_KEY: Final = "iris-error-detail-bin"
+"""Trailing metadata that carries a serialised `iris.v1.ErrorDetail`."""
+
+TOKEN_VARIABLES: Final = ("IRIS_TOKEN", "MARIN_CLUSTER_TOKEN")
+"""Where a bearer token is taken from, the first that is set (cli-auth-logs §2.3)."""
+
+REPEAT_FOR_S: Final = 20.0
+"""How long a call of unknown fate is repeated before its caller hears of it."""
+
+FIRST_CONTACT_FOR_S: Final = 5.0
+"""The same while nothing has ever answered at that address: a mistyped one should not cost twenty seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a connection says about its caller. An empty token means: trusted by its address, or not at all."""
+
+    token: str = field(default="", repr=False)
+    read_only: bool = False
+    """Asks the server to refuse every mutation, whatever the role allows (DESIGN §5.18)."""
+
+    def headers(self) -> list[tuple[str, str]]:
+        """Lower-case names, as both transports want them."""
+        pairs = []
+        if self.token:
+            pairs.append(("authorization", f"Bearer {self.token}"))
+        if self.read_only:
+            pairs.append(("iris-read-only", "1"))
+        return pairs
+
+
+def token_from_environment(environ: Mapping[str, str] | None = None) -> str:
+    """The bearer token of this process, "" if it has none.
+
+    Raises ConnectFailed for one that could not be sent in a header; the value is never part of the message.
+    """
+    variables = os.environ if environ is None else environ
+    for name in TOKEN_VARIABLES:
+        token = variables.get(name, "").strip()
+        if token:
+            if not token.isascii() or not token.isprintable() or " " in token:
+                raise ConnectFailed(f"${name} is not a token: it has blanks or unprintable characters")
+            return token
+    return ""
+
+
+def identified(request: M) -> tuple[M, bool]:
+    """The request with a `request_id`, and whether its kind carries one at all. The caller's message is left as it is."""
+    if "request_id" not in request.DESCRIPTOR.fields_by_name:
+        return request, False
+    if request.request_id:  # type: ignore[attr-defined]
+        return request, True
+    named = type(request)()
+    named.CopyFrom(request)
+    named.request_id = os.urandom(16).hex()  # type: ignore[attr-defined]
+    return named, True
+
+
+def failure(status: str, message: str, detail: ErrorDetail | None) -> RpcFailed:
+    """The exception for a server's error: `status` is a gRPC code's name."""
+    kind = Denied if status in ("UNAUTHENTICATED", "PERMISSION_DENIED") else RpcFailed
+    if detail is None:
+        return kind(status, message or status)
+    return kind(
+        status,
+        message or status,
+        code=detail.code,
+        subject=detail.subject,
+        field=detail.field,
+        position=detail.position if detail.HasField("position") else None,
+        hint=detail.hint,
+        retry_after_ms=detail.retry_after_ms,
+    )
+
+
+class Timeout(ConnectFailed):
+    """No answer within the call's deadline; the server may still be working on it."""
+
+
+class Repeater:
+    """Decides how long to wait before a call of unknown fate is sent again; one per call.
+
+    `clock` is monotonic seconds. `answered` says whether this address ever answered; `note` is told once, before the first wait.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        *,
+        answered: bool,
+        note: Callable[[str], None] | None = None,
+    ) -> None:
+        self._clock = clock
+        self._budget_s = REPEAT_FOR_S if answered else FIRST_CONTACT_FOR_S
+        self._until: float | None = None
+        self._step_s = 0.1
+        self._note = note
+
+    def delay_s(self, error: IrisError) -> float | None:
+        """Seconds to wait before the next try, None when the error must go to the caller."""
+        if isinstance(error, Timeout) or not isinstance(error, (ConnectFailed, RpcFailed)):
+            return None
+        least_s = 0.0
+        if isinstance(error, RpcFailed):
+            if error.status != "UNAVAILABLE" or error.retry_after_ms <= 0:
+                return None
+            least_s = error.retry_after_ms / 1000
+        now = self._clock()
+        if self._until is None:
+            self._until = now + self._budget_s
+            if self._note is not None:
+                self._note(f"{error.message}; trying again for {self._budget_s:.0f} s")
+        delay = max(self._step_s * random.uniform(0.8, 1.2), least_s)
+        self._step_s = min(self._step_s * 2, 2.0)
+        return delay if now + delay < self._until else None
