@@ -1,0 +1,395 @@
+"""A controller that exists only in memory: what a client of it sees, scripted line by line.
+
+It answers the calls that the console makes from plain dictionaries, keeps revisions and resumes streams as the real one
+does, and can be told to break the connection, to freeze, to deny, or to fail one method. Nothing in it happens by itself:
+no time passes, nothing is random, and every message it sends was caused by the test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from iris_core.contracts import ConnectFailed, Denied, IrisError, R, RpcFailed
+from iris_core.live.filters import JOB_FIELDS, JOB_WORDS, job_row
+from iris_core.model.filter import parse_filter
+from iris_core.model.regex import compile_content_regex
+from iris_core.model.states import JOB_TERMINAL
+from iris_core.wire.gen.iris.v1 import common_pb2 as common
+from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+from iris_core.wire.gen.iris.v1 import logs_pb2 as logs
+
+
+@dataclass(slots=True)
+class Call:
+    """One call that was made."""
+
+    method: str
+    request: Any
+
+
+@dataclass(slots=True)
+class _Batch:
+    n: int
+    jobs: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    selectors: list[pb.WatchSelector]
+    queue: asyncio.Queue[pb.WatchResponse | IrisError] = field(default_factory=asyncio.Queue)
+
+
+class FakeClient:
+    """`iris_core.contracts.AsyncClient` over a scripted cluster.
+
+    Script it with `put`, `drop`, `log`, `heartbeat`, `break_connection`/`restore`, `freeze`/`thaw`, `deny`, `fail` and
+    `restart`. `calls` has every call in order; `history` holds jobs that only `ListJobs` knows.
+    """
+
+    def __init__(self, *, cluster: str = "fake", role: str = "admin", user: str = "ada", now_ms: int = 0) -> None:
+        self.url = "http://fake.invalid:10000"
+        self.cluster = cluster
+        self.role = role
+        self.user = user
+        self.now_ms = now_ms
+        self.jobs: dict[str, pb.JobStatus] = {}
+        self.tasks: dict[str, pb.TaskStatus] = {}
+        self.attempts: dict[str, list[pb.AttemptStatus]] = {}
+        self.requests: dict[str, pb.LaunchJobRequest] = {}
+        self.history: list[pb.JobStatus] = []
+        self.lines: list[logs.StoredLine] = []
+        self.calls: list[Call] = []
+        self.page_rows = 2000
+        self.closed = False
+        self.snapshots = 0
+        """How many snapshots were sent: a resumed stream needs none."""
+        self._boot = 1
+        self._n = 0
+        self._batches: list[_Batch] = []
+        self._streams: set[_Stream] = set()
+        self._failure: IrisError | None = None
+        self._failures: dict[str, list[IrisError]] = {}
+        self._open = asyncio.Event()
+        self._open.set()
+        self._written = asyncio.Event()
+        self._answers: dict[str, Any] = {}
+
+    # --- the script --------------------------------------------------------------------------------------------------
+
+    def put(self, *items: pb.JobStatus | pb.TaskStatus | pb.AttemptStatus) -> None:
+        """Publish the latest values of these, as one batch."""
+        jobs: list[str] = []
+        tasks: list[str] = []
+        for item in items:
+            if isinstance(item, pb.JobStatus):
+                self.jobs[item.job_id] = item
+                jobs.append(item.job_id)
+            elif isinstance(item, pb.TaskStatus):
+                self.tasks[item.task_id] = item
+                tasks.append(item.task_id)
+            else:
+                known = self.attempts.setdefault(item.task_id, [])
+                known[:] = [old for old in known if old.attempt_id != item.attempt_id] + [item]
+                known.sort(key=lambda attempt: attempt.attempt_id)
+        self._publish(tuple(jobs), tuple(tasks), ())
+
+    def drop(self, *job_ids: str) -> None:
+        """The model lets go of these jobs."""
+        for job_id in job_ids:
+            self.jobs.pop(job_id, None)
+        self._publish((), (), job_ids)
+
+    def log(
+        self, key: str, *texts: str, source: str = "stdout", level: int = 0, epoch_ms: int = 0, gap: int = 0
+    ) -> None:
+        """Lines written under a key, such as `/u/j/0:0`."""
+        attempt = int(key.rpartition(":")[2]) if ":" in key else 0
+        for text in texts:
+            self.lines.append(
+                logs.StoredLine(
+                    seq=len(self.lines) + 1,
+                    key=key,
+                    epoch_ms=epoch_ms or self.now_ms,
+                    source=source,
+                    data=text,
+                    level=cast("Any", level),
+                    attempt_id=attempt,
+                    number=len(self.lines),
+                    gap=gap,
+                )
+            )
+        self._written.set()
+        self._written = asyncio.Event()
+
+    def heartbeat(self) -> None:
+        """Tell every stream that nothing happened."""
+        for stream in self._streams:
+            stream.queue.put_nowait(
+                pb.WatchResponse(heartbeat=pb.WatchHeartbeat(revision=self._revision(), now_ms=self.now_ms))
+            )
+
+    def break_connection(self, message: str = "connection refused by fake.invalid:10000") -> None:
+        """Every stream ends and every call fails until `restore`."""
+        self._failure = ConnectFailed(message)
+        self._end_streams(self._failure)
+
+    def deny(self, message: str = "the token has expired") -> None:
+        """Every stream ends and every call is refused until `restore`."""
+        self._failure = Denied("UNAUTHENTICATED", message)
+        self._end_streams(self._failure)
+
+    def restore(self) -> None:
+        """The next call is answered again."""
+        self._failure = None
+
+    def restart(self) -> None:
+        """Another boot id: no stream can resume."""
+        self._boot += 1
+        self._n = 0
+        self._batches.clear()
+        self._end_streams(ConnectFailed("connection reset by fake.invalid:10000"))
+
+    def freeze(self) -> None:
+        """Nothing is answered, nothing ends, as with a stopped process."""
+        self._open.clear()
+
+    def thaw(self) -> None:
+        """What was asked meanwhile is answered now."""
+        self._open.set()
+
+    def fail(self, method: str, error: IrisError, *, times: int = 1) -> None:
+        """The next calls of this method (`ListTasks`) fail."""
+        self._failures.setdefault(method, []).extend([error] * times)
+
+    def called(self, method: str) -> list[Any]:
+        """The requests of all calls of a method, in order."""
+        return [call.request for call in self.calls if call.method.endswith("/" + method)]
+
+    @property
+    def streams(self) -> int:
+        """How many streams are open."""
+        return len(self._streams)
+
+    # --- AsyncClient -------------------------------------------------------------------------------------------------
+
+    async def call(self, method: str, request: Any, response: type[R], *, timeout_s: float = 30.0) -> R:
+        self.calls.append(Call(method, request))
+        await self._open.wait()
+        name = method.rpartition("/")[2]
+        if self._failure is not None:
+            raise self._failure
+        if self._failures.get(name):
+            raise self._failures[name].pop(0)
+        handler: Callable[[Any], Any] | None = getattr(self, f"_{_snake(name)}", None)
+        if handler is None:
+            raise RpcFailed("UNIMPLEMENTED", f"the fake does not know {method}")
+        request_id = getattr(request, "request_id", "")
+        if request_id and request_id in self._answers:
+            return cast("R", self._answers[request_id])
+        answer = handler(request)
+        if asyncio.iscoroutine(answer):
+            answer = await answer
+        if request_id:
+            self._answers[request_id] = answer
+        return cast("R", answer)
+
+    async def stream(self, method: str, request: Any, response: type[R]) -> AsyncIterator[R]:
+        self.calls.append(Call(method, request))
+        await self._open.wait()
+        if self._failure is not None:
+            raise self._failure
+        stream = _Stream(list(request.selectors))
+        self._streams.add(stream)
+        try:
+            for selector in stream.selectors:
+                for message in self._begin(selector):
+                    yield cast("R", message)
+            yield cast(
+                "R", pb.WatchResponse(heartbeat=pb.WatchHeartbeat(revision=self._revision(), now_ms=self.now_ms))
+            )
+            while True:
+                item = await stream.queue.get()
+                await self._open.wait()
+                if isinstance(item, IrisError):
+                    raise item
+                yield cast("R", item)
+        finally:
+            self._streams.discard(stream)
+
+    async def close(self) -> None:
+        self.closed = True
+
+    # --- Watch -------------------------------------------------------------------------------------------------------
+
+    def _revision(self) -> common.Revision:
+        return common.Revision(boot_id=f"{self._boot:016x}", n=self._n)
+
+    def _publish(self, jobs: tuple[str, ...], tasks: tuple[str, ...], removed: tuple[str, ...]) -> None:
+        self._n += 1
+        batch = _Batch(self._n, jobs, tasks, removed)
+        self._batches.append(batch)
+        for stream in self._streams:
+            rows = [part for selector in stream.selectors if (part := self._rows(selector, [batch])) is not None]
+            if rows:
+                delta = pb.WatchDelta(rows=rows, revision=self._revision())
+                stream.queue.put_nowait(pb.WatchResponse(delta=delta))
+
+    def _end_streams(self, error: IrisError) -> None:
+        for stream in list(self._streams):
+            stream.queue.put_nowait(error)
+
+    def _rows(self, selector: pb.WatchSelector, batches: list[_Batch]) -> pb.WatchRows | None:
+        rows = pb.WatchRows(selector_id=selector.id)
+        if selector.kind == pb.WATCH_KIND_JOBS:
+            names = dict.fromkeys(name for batch in batches for name in (*batch.jobs, *batch.removed))
+            rows.jobs.extend(self.jobs[name] for name in names if name in self.jobs)
+            rows.removed.extend(name for name in names if name not in self.jobs)
+        else:
+            wanted = set(selector.job_ids)
+            names = dict.fromkeys(name for batch in batches for name in batch.tasks)
+            rows.tasks.extend(self.tasks[name] for name in names if self.tasks[name].job_id in wanted)
+        return rows if rows.jobs or rows.tasks or rows.removed else None
+
+    def _begin(self, selector: pb.WatchSelector) -> list[pb.WatchResponse]:
+        resume = selector.resume
+        if resume.boot_id == self._revision().boot_id and resume.n <= self._n:
+            rows = self._rows(selector, [batch for batch in self._batches if batch.n > resume.n])
+            delta = pb.WatchDelta(rows=[rows] if rows is not None else [], revision=self._revision())
+            return [pb.WatchResponse(delta=delta)]
+        messages: list[pb.WatchResponse] = []
+        if resume.boot_id:
+            resync = pb.WatchResync(selector_id=selector.id, reason="the controller was restarted")
+            messages.append(pb.WatchResponse(resync=resync))
+        self.snapshots += 1
+        if selector.kind == pb.WATCH_KIND_JOBS:
+            items: list[Any] = list(self.jobs.values())
+        else:
+            items = [task for task in self.tasks.values() if task.job_id in set(selector.job_ids)]
+        pages = [items[at : at + self.page_rows] for at in range(0, len(items), self.page_rows)] or [[]]
+        for page in pages:
+            rows = pb.WatchRows(selector_id=selector.id)
+            (rows.jobs if selector.kind == pb.WATCH_KIND_JOBS else rows.tasks).extend(page)
+            snapshot = pb.WatchSnapshotPage(
+                rows=rows, last=page is pages[-1], revision=self._revision(), total_count=len(items)
+            )
+            messages.append(pb.WatchResponse(snapshot=snapshot))
+        return messages
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    def _get_current_user(self, request: pb.GetCurrentUserRequest) -> pb.GetCurrentUserResponse:
+        return pb.GetCurrentUserResponse(user_id=self.user, role=self.role)
+
+    def _get_cluster_status(self, request: pb.GetClusterStatusRequest) -> pb.GetClusterStatusResponse:
+        return pb.GetClusterStatusResponse(
+            cluster=self.cluster, boot_id=self._revision().boot_id, version="0.1.0", workers_total=2, workers_healthy=2,
+            ready=True, now_ms=self.now_ms, revision=self._revision(),
+        )  # fmt: skip
+
+    def _list_jobs(self, request: pb.ListJobsRequest) -> pb.ListJobsResponse:
+        wanted = parse_filter(request.filter, JOB_FIELDS, default=JOB_WORDS)
+        found = [
+            job
+            for job in (*self.jobs.values(), *self.history)
+            if (not request.states or job.state in request.states)
+            and (not request.roots_only or not job.parent_job_id)
+            and (not request.parent_job_id or job.parent_job_id == request.parent_job_id)
+            and wanted.matches(job_row(job, self.now_ms))
+        ]
+        found.sort(key=lambda job: -job.submitted_at_ms)
+        start = int(request.page_token or 0)
+        end = start + (request.page_size or 500)
+        token = str(end) if end < len(found) else ""
+        return pb.ListJobsResponse(
+            jobs=found[start:end], next_page_token=token, total_count=len(found), revision=self._revision()
+        )
+
+    def _list_tasks(self, request: pb.ListTasksRequest) -> pb.ListTasksResponse:
+        found = sorted(
+            (task for task in self.tasks.values() if task.job_id == request.job_id), key=lambda task: task.task_index
+        )
+        start = int(request.page_token or 0)
+        end = start + (request.page_size or 500)
+        token = str(end) if end < len(found) else ""
+        return pb.ListTasksResponse(tasks=found[start:end], next_page_token=token, total_count=len(found))
+
+    def _get_task_status(self, request: pb.GetTaskStatusRequest) -> pb.GetTaskStatusResponse:
+        task = self.tasks.get(request.task_id)
+        if task is None:
+            raise RpcFailed("NOT_FOUND", f"no task {request.task_id}", code="task_not_found")
+        job = self.jobs.get(task.job_id)
+        return pb.GetTaskStatusResponse(
+            task=task, attempts=self.attempts.get(task.task_id, []), resources=job.resources if job else None
+        )
+
+    def _get_job_status(self, request: pb.GetJobStatusRequest) -> pb.GetJobStatusResponse:
+        job = self.jobs.get(request.job_id) or next((old for old in self.history if old.job_id == request.job_id), None)
+        if job is None:
+            raise RpcFailed("NOT_FOUND", f"no job {request.job_id}", code="job_not_found")
+        return pb.GetJobStatusResponse(
+            job=job, request=self.requests.get(job.job_id, pb.LaunchJobRequest(name=job.job_id))
+        )
+
+    def _terminate_job(self, request: pb.TerminateJobRequest) -> pb.TerminateJobResponse:
+        return pb.TerminateJobResponse(job_ids=self._end(request.job_id, common.JOB_STATE_KILLED))
+
+    def _complete_job(self, request: pb.CompleteJobRequest) -> pb.CompleteJobResponse:
+        return pb.CompleteJobResponse(job_ids=self._end(request.job_id, common.JOB_STATE_SUCCEEDED))
+
+    def _end(self, job_id: str, state: common.JobState) -> list[str]:
+        if job_id not in self.jobs:
+            raise RpcFailed("NOT_FOUND", f"no job {job_id}", code="job_not_found")
+        ended = [
+            name
+            for name, job in self.jobs.items()
+            if (name == job_id or name.startswith(job_id + "/")) and int(job.state) not in JOB_TERMINAL
+        ]
+        for name in ended:
+            self.jobs[name].state = state
+        self._publish(tuple(ended), (), ())
+        return ended
+
+    async def _fetch_logs(self, request: logs.FetchLogsRequest) -> logs.FetchLogsResponse:
+        while True:
+            written = self._written
+            answer = self._read(request)
+            if answer.entries or not request.wait_ms:
+                return answer
+            await written.wait()
+            await self._open.wait()
+            if self._failure is not None:
+                raise self._failure
+
+    def _read(self, request: logs.FetchLogsRequest) -> logs.FetchLogsResponse:
+        pattern = compile_content_regex(request.regex) if request.regex else None
+        last = len(self.lines)
+        found = [
+            line
+            for line in self.lines
+            if (
+                line.key == request.source
+                if request.match_scope == common.MATCH_SCOPE_EXACT
+                else line.key.startswith(request.source)
+            )
+            and line.seq > request.cursor
+            and (not request.before or line.seq < request.before)
+            and (not request.min_level or not line.level or line.level >= request.min_level)
+            and (pattern is None or pattern.search(line.data))
+        ]
+        most = request.max_lines or 1000
+        shown = found[-most:] if request.tail else found[:most]
+        capped = len(shown) < len(found)
+        cursor = shown[-1].seq if capped and not request.tail else last
+        return logs.FetchLogsResponse(
+            entries=shown, cursor=cursor, shown=len(shown), matched=len(found), scanned=last, capped=capped,
+            last_seq=last, from_seq=shown[0].seq if capped and request.tail else 0,
+        )  # fmt: skip
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
