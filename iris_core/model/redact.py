@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _ENDINGS: Final = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "APIKEY", "CREDENTIAL", "CREDENTIALS")
 _WORDS: Final = frozenset({"AUTHORIZATION", "BEARER", "COOKIE", "JWT", "NETRC", "DSN", "SECRETS", "PASSWORDS"})
-_LAST_WORDS: Final = frozenset({"AUTH", "PASS", "PWD", "PAT", "KEY"})
+_LAST_WORDS: Final = frozenset({"AUTH", "PASS", "PWD", "PAT"})
 _HARMLESS_LAST_WORDS: Final = frozenset({"FILE", "PATH", "DIR", "NAME", "TYPE", "COUNT", "LIMIT", "LENGTH"})
 _HARMLESS_KEYS: Final = frozenset(
     {
@@ -158,7 +158,7 @@ def _redact_assignments(text: str) -> str:
         value = (_VALUE_RE if found[1] else _JSON_VALUE_RE).match(text, position)
         if value is None:
             continue
-        quotes = value[0][0] if found[3] and value[0][0] in "\"'" else ""
+        quotes = found[2] or ""  # keeps JSON well formed, also where the value was a number
         pieces += [text[copied:position], quotes, marker(name), quotes]
         position = copied = value.end()
     pieces.append(text[copied:])
