@@ -86,12 +86,10 @@ def parse_url(text: str, *, what: str = "--controller-url") -> Endpoint:
                 f"{what} {shown(text)}: the brackets are not closed", hint=f"write {scheme}://[::1]:10000"
             )
         address, _, zone = host.partition("%")
-        return Endpoint(
-            scheme == "https",
-            _ipv6(address, text, what),
-            _port(rest[1:], bool(rest), text, what),
-            _zone(zone, text, what),
-        )
+        canonical, zone = _ipv6(address, text, what), _zone(zone, text, what)
+        # Beyond link-local addresses a zone says nothing, and resolvers refuse it.
+        scoped = zone if canonical.startswith("fe80:") else ""
+        return Endpoint(scheme == "https", canonical, _port(rest[1:], bool(rest), text, what), scoped)
     if authority.count(":") > 1:
         raise UsageFailed(
             f"{what} {shown(text)}: an IPv6 address needs brackets", hint=f"write {_bracketed_guess(scheme, authority)}"

@@ -424,8 +424,9 @@ def test_only_requests_with_an_id_are_repeatable() -> None:
         ("http://[0:0:0:0:0:0:0:1]:1", "http://[::1]:1"),
         ("http://[::1]", "http://[::1]:10000"),
         ("[::1]:18806", "http://[::1]:18806"),
-        ("http://[::1%25lo]:18806", "http://[::1%25lo]:18806"),
-        ("http://[::1%lo]:18806", "http://[::1%25lo]:18806"),
+        ("http://[fe80::1%25lo]:18806", "http://[fe80::1%25lo]:18806"),
+        ("http://[fe80::1%lo]:18806", "http://[fe80::1%25lo]:18806"),
+        ("http://[::1%lo]:18806", "http://[::1]:18806"),
         ("http://localhost:18806", "http://localhost:18806"),
         ("https://Iris.example", "https://Iris.example:10000"),
         ("127.0.0.1:1", "http://127.0.0.1:1"),
@@ -471,7 +472,7 @@ def test_the_token_comes_from_the_environment_and_is_never_shown() -> None:
     assert "hush" not in caught.value.message
 
 
-def test_ipv6_with_a_zone_is_dialled_by_both_transports(require_service: RequireService) -> None:
+def test_an_ipv6_address_is_dialled_by_both_transports(require_service: RequireService) -> None:
     try:
         listener = socket.create_server(("::1", 0), family=socket.AF_INET6)
     except OSError:
