@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from iris_core.config import places
 from iris_core.config.document import Value, parse_document, read_document
+from iris_core.config.places import LOCAL
 from iris_core.contracts import UsageFailed
 from iris_core.model.constraints import canonical_attributes
 from iris_core.model.errors import ModelError, did_you_mean, shown
@@ -21,9 +22,6 @@ from iris_core.model.resources import Device, Resources, parse_cpu, parse_gpu_sp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-LOCAL: Final = "local"
-"""The name of the embedded cluster (`cluster start --local`); no file may take it."""
 
 _TOP: Final = frozenset(
     [

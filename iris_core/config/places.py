@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
+
+LOCAL: Final = "local"
+"""The name of the embedded cluster (`cluster start --local`), and of the platform that is this machine."""
 
 
 def _base(variable: str, fallback: str) -> Path:

@@ -1,0 +1,93 @@
+"""Which controller is meant (DESIGN §5.21, cli-auth-logs §1.1).
+
+The rule, in order: `--controller-url` or `--config` or `--cluster`; inside a task `$IRIS_CONTROLLER_URL`; `$IRIS_CLUSTER`; a running local
+cluster; else an error that names the three selectors. `--controller-url` and `--config` exclude each other, and `--cluster` beside one of them is only the name
+that is shown. Must never open a connection.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from iris_core.client.endpoint import Endpoint, parse_url
+from iris_core.config.places import LOCAL
+from iris_core.connect.local import HOW_TO_START, require_endpoint, running_endpoint
+from iris_core.contracts import UsageFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from iris_core.config.cluster import ClusterConfig
+
+SELECTORS = "--cluster NAME, --config FILE or --controller-url URL"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A controller and how to speak to it."""
+
+    url: str
+    cluster: str = ""
+    """Its name as the operator knows it; without one, its address."""
+    environment: str = ""
+    """`local` for a controller on this machine, else ""."""
+    read_only: bool = False
+    """Every call asks the server to refuse mutations."""
+
+
+def resolve(
+    *,
+    cluster: str = "",
+    config: str = "",
+    controller_url: str = "",
+    read_only: bool = False,
+    environ: Mapping[str, str] | None = None,
+) -> Target:
+    """The controller that these selectors mean. Raises UsageFailed, or ConnectFailed when the local cluster is not running."""
+    variables = os.environ if environ is None else environ
+    if controller_url and config:
+        raise UsageFailed("--controller-url and --config exclude each other", hint="give one of them")
+    if not (controller_url or config or cluster):
+        controller_url = variables.get("IRIS_CONTROLLER_URL", "")
+        cluster = "" if controller_url else variables.get("IRIS_CLUSTER", "")
+    if controller_url:
+        return _at(parse_url(controller_url), cluster, read_only)
+    if config:
+        from iris_core.config.cluster import load_config
+
+        return _configured(load_config(Path(config)), cluster, read_only)
+    if cluster == LOCAL:
+        return Target(require_endpoint().url, LOCAL, "local", read_only)
+    if cluster:
+        from iris_core.config.cluster import find_cluster, load_config
+
+        return _configured(load_config(find_cluster(cluster)), cluster, read_only)
+    running = running_endpoint()
+    if running is not None:
+        return Target(running.url, LOCAL, "local", read_only)
+    raise UsageFailed(f"no cluster is named and none runs here; give {SELECTORS}", hint=HOW_TO_START)
+
+
+def _at(endpoint: Endpoint, name: str, read_only: bool) -> Target:
+    shown = name or f"{endpoint.bracketed}:{endpoint.port}"
+    return Target(endpoint.url, shown, "local" if endpoint.is_loopback else "", read_only)
+
+
+def _configured(config: ClusterConfig, name: str, read_only: bool) -> Target:
+    shown = name or config.name
+    if config.platform != LOCAL:
+        raise UsageFailed(
+            f"{config.source}: this release does not reach {config.platform} clusters by itself",
+            hint="open a way to the controller and give its address with --controller-url",
+        )
+    if not config.controller_port:
+        raise UsageFailed(
+            f"{config.source}: controller.local.port is not set, so its address is not known",
+            hint="set the port, or give the address with --controller-url",
+        )
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.controller_host, config.controller_host)
+    bracketed = f"[{host}]" if ":" in host else host
+    return _at(parse_url(f"http://{bracketed}:{config.controller_port}", what=config.source), shown, read_only)

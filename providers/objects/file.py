@@ -1,0 +1,184 @@
+"""An object store in a folder (`contracts.ObjectStore`): for one machine, or for several over a shared file system.
+
+Objects appear whole or not at all: each is written aside, synced, and renamed. Compare-and-set holds the folder's lock from comparing to renaming, so it
+is as strong as the file system's locks. Objects and folders are their owner's alone. Must never follow a link, and never touch anything outside its root.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import secrets
+import stat
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from iris_core.contracts import GenerationMismatch, IrisError, ObjectInfo, ObjectMissing, UsageFailed
+from iris_core.model.errors import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PRIVATE: Final = ".iris-objects"
+"""Folder for the lock and for objects that are being written. Never part of a listing."""
+
+_ABANDONED_S: Final = 24 * 3600
+_NAME_RE = re.compile(r"[A-Za-z0-9_=@+,%:~-][A-Za-z0-9._=@+,%:~ -]{0,254}")
+
+
+class FileStore:
+    """Objects as files under `root`, which is made with the first put. Safe for several threads and processes."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.absolute()
+        self.url = f"file://{self._root}"
+
+    def put(self, name: str, data: bytes, *, if_generation: str | None = None) -> ObjectInfo:
+        """Durable when it returns. `if_generation=""` = only if absent. Raises GenerationMismatch, IrisError."""
+        path = self._path(name)
+        try:
+            private = self._root / _PRIVATE
+            self._folder(private)
+            scratch = private / f"put-{os.getpid()}-{secrets.token_hex(8)}"
+            try:
+                self._write(scratch, data)
+                with self._locked(private):
+                    self._compare(name, path, if_generation)
+                    self._folder(path.parent)
+                    os.rename(scratch, path)
+                    info = _info(name, path.lstat())
+                _sync(path.parent)
+                return info
+            finally:
+                with contextlib.suppress(OSError):
+                    scratch.unlink()
+        except OSError as error:
+            raise self._failed("write", name, error) from error
+
+    def get(self, name: str) -> bytes:
+        """The object. Raises ObjectMissing, IrisError."""
+        path = self._path(name)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            with open(descriptor, "rb") as file:
+                return file.read()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            raise ObjectMissing(f"there is no {name} in {self.url}") from None
+        except OSError as error:
+            raise self._failed("read", name, error) from error
+
+    def stat(self, name: str) -> ObjectInfo | None:
+        """What is known of the object, None if there is none. Raises IrisError."""
+        try:
+            found = self._path(name).lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise self._failed("read", name, error) from error
+        return _info(name, found) if stat.S_ISREG(found.st_mode) else None
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Objects whose name starts with `prefix`, by name. Raises IrisError."""
+        folder = prefix.rpartition("/")[0]
+        start = self._path(folder) if folder else self._root
+        yield from self._walk(start, f"{folder}/" if folder else "", prefix)
+
+    def _walk(self, folder: Path, path: str, prefix: str) -> Iterator[ObjectInfo]:
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name + ("/" if entry.is_dir() else ""))
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise self._failed("list", path or "/", error) from error
+        for entry in entries:
+            name = path + entry.name
+            if entry.name == _PRIVATE or not (name.startswith(prefix) or prefix.startswith(name + "/")):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from self._walk(folder / entry.name, name + "/", prefix)
+            elif entry.is_file(follow_symlinks=False) and name.startswith(prefix):
+                # It may be gone since the folder was read.
+                with contextlib.suppress(FileNotFoundError):
+                    yield _info(name, entry.stat(follow_symlinks=False))
+
+    def delete(self, name: str) -> None:
+        """Deleting what is absent is no error. Raises IrisError."""
+        path = self._path(name)
+        try:
+            path.unlink()
+            _sync(path.parent)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise self._failed("delete", name, error) from error
+
+    def _path(self, name: str) -> Path:
+        parts = name.split("/")
+        if len(name) > 1024 or parts[0] == _PRIVATE or not all(_NAME_RE.fullmatch(part) for part in parts):
+            raise UsageFailed(f"{shown(name)} is not the name of an object")
+        return self._root.joinpath(*parts)
+
+    def _folder(self, path: Path) -> None:
+        if not path.is_dir():
+            self._folder(path.parent)
+            with contextlib.suppress(FileExistsError):
+                path.mkdir(mode=0o700)
+                _sync(path.parent)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with open(descriptor, "wb", buffering=0) as file:
+            view = memoryview(data)
+            while view:
+                view = view[file.write(view) or 0 :]
+            os.fsync(descriptor)
+
+    @contextlib.contextmanager
+    def _locked(self, private: Path) -> Iterator[None]:
+        descriptor = os.open(private / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            _drop_abandoned(private)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _compare(self, name: str, path: Path, expected: str | None) -> None:
+        if expected is None:
+            return
+        try:
+            actual = _info(name, path.lstat()).generation
+        except (FileNotFoundError, NotADirectoryError):
+            actual = ""
+        if actual != expected:
+            raise GenerationMismatch(f"{name} in {self.url} was written by somebody else")
+
+    def _failed(self, verb: str, name: str, error: OSError) -> IrisError:
+        reason = "it is a link" if error.errno == errno.ELOOP else (error.strerror or str(error)).lower()
+        return IrisError(f"cannot {verb} {name} in {self.url}: {reason}")
+
+
+def _info(name: str, found: os.stat_result) -> ObjectInfo:
+    # Each write is a new file, so inode and time of change together never repeat.
+    return ObjectInfo(name, found.st_size, f"{found.st_mtime_ns:x}-{found.st_ino:x}")
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _drop_abandoned(private: Path) -> None:
+    """Removes what writers that died left behind."""
+    limit = time.time() - _ABANDONED_S
+    for entry in os.scandir(private):
+        with contextlib.suppress(OSError):
+            if entry.name.startswith("put-") and entry.stat(follow_symlinks=False).st_mtime < limit:
+                os.unlink(entry.path)
