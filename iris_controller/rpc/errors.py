@@ -90,8 +90,8 @@ class RpcError(Exception):
 
     @property
     def http_status(self) -> int:
-        """The HTTP status that says the same."""
-        return HTTP_STATUS[self.status]
+        """The HTTP status that says the same. 429 invites a repeat, which does not help a request that is too large."""
+        return 413 if self.code == "request_too_large" else HTTP_STATUS[self.status]
 
     def grpc_code(self) -> grpc.StatusCode:
         """The gRPC code."""

@@ -16,7 +16,7 @@ from iris_controller.rpc.errors import RpcError, as_rpc_error
 from iris_controller.rpc.json_codec import from_json, to_json
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
     from google.protobuf.message import Message
 
@@ -57,7 +57,7 @@ class JsonStream:
         self._status = "CANCELLED"
         self._closed = False
 
-    async def lines(self) -> AsyncIterator[bytes]:
+    async def lines(self) -> AsyncGenerator[bytes, None]:
         """Each answer as one line, with its line end; an error as the last one."""
         try:
             try:

@@ -1,0 +1,1 @@
+"""What the outside reaches: the one public port, and the HTTP server behind it."""
