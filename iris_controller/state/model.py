@@ -88,6 +88,10 @@ class Model:
         """Pending task indices per job, descending, so that the next one is at the end."""
         self.reasons: dict[str, str] = {}
         """Why a job's pending tasks wait, by job id; kept by the scheduler."""
+        self.unplanned_workers: set[str] = set()
+        """Workers whose usage changed since the planner last looked; it empties this, and `unplanned_jobs`."""
+        self.unplanned_jobs: set[str] = set()
+        """Jobs whose pending tasks changed."""
         self.last_submitted_ms = 0
         self.next_insertion = 0
 
@@ -142,6 +146,7 @@ class Model:
         for job_id, rows in overlay.new_tasks.items():
             self.tasks[job_id] = list(rows)
             self.pending[job_id] = [t.index for t in reversed(rows) if t.state is TaskState.PENDING]
+            self.unplanned_jobs.add(job_id)
             changes.new_jobs.add(job_id)
         for (job_id, index), task in overlay.tasks.items():
             self._put_task(job_id, index, task)
@@ -174,7 +179,8 @@ class Model:
             self.children.setdefault(job.parent_job_id, set()).add(job.job_id)
         if job.state in JOB_TERMINAL:
             self.tasks.pop(job.job_id, None)
-            self.pending.pop(job.job_id, None)
+            if self.pending.pop(job.job_id, None) is not None:
+                self.unplanned_jobs.add(job.job_id)
             self.reasons.pop(job.job_id, None)
             self.terminal[job.job_id] = None
         else:
@@ -189,6 +195,7 @@ class Model:
         rows[index] = task
         if before == after:
             return
+        self.unplanned_jobs.add(job_id)
         waiting = self.pending.setdefault(job_id, [])
         position = bisect.bisect_left(waiting, -index, key=lambda i: -i)
         present = position < len(waiting) and waiting[position] == index
@@ -203,6 +210,7 @@ class Model:
     def _put_attempt(self, attempt: Attempt) -> None:
         old = self.attempts.get(attempt.uid)
         usage = self.usage.setdefault(attempt.worker_id, Usage())
+        self.unplanned_workers.add(attempt.worker_id)
         if old is not None and old.finished_at_ms is None:
             usage.add(old.resources, -1, self._is_setting_up(old))
         if attempt.finished_at_ms is None:
@@ -231,10 +239,12 @@ class Model:
         if job is None:
             return
         self._count_active(job.user_id, -_is_active(job))
+        self.unplanned_jobs.add(job_id)
         for uid in [a.uid for a in self.attempts.values() if a.job_id == job_id]:
             attempt = self.attempts.pop(uid)
             self.by_worker.get(attempt.worker_id, {}).pop(uid, None)
             self.usage[attempt.worker_id].add(attempt.resources, -1, self._is_setting_up(attempt))
+            self.unplanned_workers.add(attempt.worker_id)
             changes.dispatch.add(attempt.worker_id)
             changes.workers.add(attempt.worker_id)
         del self.jobs[job_id]

@@ -1,0 +1,115 @@
+"""Why a shape's tasks wait, in one short line that stays the same while its cause does (control-plane §2.9).
+
+The line goes to every watcher of every job that waits for it, so it names the step that stopped the search and what was asked for,
+and leaves out figures that change with each task that starts or ends. Must never guess: it is made only after a search
+over all workers found nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from iris_controller.scheduling.snapshot import BUILDING_LIMIT
+from iris_core.model.quantities import format_cpu, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from iris_controller.scheduling.shape import Shape
+    from iris_controller.scheduling.snapshot import Fleet, Node
+
+
+def reason_for(shape: Shape, fleet: Fleet) -> str:
+    """The first of these that holds: no workers, none healthy, constraints, size, setup slots, capacity."""
+    if not fleet.attached:
+        return "no workers attached"
+    if not fleet.usable:
+        return _none_usable(fleet)
+    members = [fleet.nodes[worker_id] for worker_id in shape.group.members]
+    if not members:
+        return _no_match(shape, fleet)
+    return _too_small(shape, members) or _busy(shape, members)
+
+
+def _none_usable(fleet: Fleet) -> str:
+    excluded = sum(node.worker.excluded for node in fleet.nodes.values() if node.worker.placeable)
+    if excluded:
+        return f"{_workers(excluded)} excluded after failing to stage, no other is healthy"
+    return f"no healthy worker ({fleet.attached} attached)"
+
+
+def _no_match(shape: Shape, fleet: Fleet) -> str:
+    """Names the constraints that no usable worker meets, or, when each is met by some, all of them."""
+    usable = [node for node in fleet.nodes.values() if node.usable]
+    required = shape.group.required
+    unmet = [c for c in required if not any(c.matches(node.worker.attributes) for node in usable)]
+    names = " ".join(str(c) for c in unmet or required)
+    both = "" if unmet or len(required) < 2 else " together"
+    return f"no worker matches {names}{both} ({_workers(len(usable))})"
+
+
+def _too_small(shape: Shape, members: list[Node]) -> str:
+    """What is asked for that even an idle worker does not have; empty when one has it all."""
+    totals = [node.worker.total for node in members]
+    count = _workers(len(members))
+    most_cpu = max(total.cpu_millicores for total in totals)
+    if shape.cpu > most_cpu:
+        return f"needs {_cores(shape.cpu)}, the largest of {count} has {format_cpu(most_cpu)}"
+    most_memory = max(total.memory_bytes for total in totals)
+    if shape.memory > most_memory:
+        return f"needs {_size(shape.memory)} of memory, the largest of {count} has {_size(most_memory)}"
+    if shape.device is not None:
+        liked = [node.device.count for node in members if node.device is not None and shape.likes(node)]
+        wanted = _devices(shape.device)
+        if not liked:
+            return f"needs {wanted}, none of {count} has any"
+        if shape.device[2] > max(liked):
+            return f"needs {wanted}, the most on one worker is {max(liked)}"
+    if any(
+        shape.cpu <= node.worker.total.cpu_millicores
+        and shape.memory <= node.worker.total.memory_bytes
+        and (
+            shape.device is None
+            or (shape.likes(node) and node.device is not None and shape.device[2] <= node.device.count)
+        )
+        for node in members
+    ):
+        return ""
+    return f"no worker has {_asked(shape)} together ({count})"
+
+
+def _busy(shape: Shape, members: list[Node]) -> str:
+    if shape.waits_for_slot:
+        return f"waiting for a setup slot: workers with room already set up {BUILDING_LIMIT} tasks each"
+    return f"waiting for capacity: {_asked(shape)} free on none of {_workers(len(members))}"
+
+
+def _asked(shape: Shape) -> str:
+    parts = [_cores(shape.cpu)] if shape.cpu else []
+    if shape.memory:
+        parts.append(_size(shape.memory))
+    if shape.device is not None:
+        parts.append(_devices(shape.device))
+    return _join(parts) or "nothing"
+
+
+def _join(parts: Iterable[str]) -> str:
+    *rest, last = list(parts) or [""]
+    return f"{', '.join(rest)} and {last}" if rest else last
+
+
+def _cores(millicores: int) -> str:
+    return f"{format_cpu(millicores)} {'core' if millicores == 1000 else 'cores'}"
+
+
+def _size(size: int) -> str:
+    return format_size(size, exact=True)
+
+
+def _devices(device: tuple[str, str, int]) -> str:
+    kind, variant, count = device
+    return f"{count} {variant or kind.upper()}{' ' + kind.upper() if variant else ''}{'' if count == 1 else 's'}"
+
+
+def _workers(count: int) -> str:
+    return "1 worker" if count == 1 else f"{count} workers"

@@ -1,0 +1,183 @@
+"""What one task asks for, and the search for workers that have it.
+
+Jobs that ask for the same are one shape and share one search. A worker that was found too full is not looked at again before
+something on it changed, so placing a task costs about one look, however large the fleet. Must never know which task it
+is looking for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from iris_controller.scheduling.snapshot import BUILDING_LIMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from iris_controller.scheduling.order import OrderKey
+    from iris_controller.scheduling.snapshot import Group, Node, Tier
+    from iris_controller.state.records import JobSpec
+    from iris_core.model.constraints import Constraint
+
+ShapeKey = tuple[int, int, tuple[str, str, int] | None, tuple["Constraint", ...], bool]
+
+_EMPTY: Final[tuple[str, ...]] = ()
+
+
+def shape_key(spec: JobSpec) -> ShapeKey:
+    """What makes tasks interchangeable to the scheduler. Disk is not checked (control-plane §2.6)."""
+    asked = spec.resources
+    device = asked.device
+    wanted = (device.kind, device.variant.lower(), device.count) if device is not None and device.count > 0 else None
+    return asked.cpu_millicores, asked.memory_bytes, wanted, spec.constraints, spec.has_setup
+
+
+class _TierSearch:
+    """Workers of one tier still worth a look: those not looked at yet, and those that took a task or got room since."""
+
+    __slots__ = ("again", "again_set", "fresh", "held", "left", "position")
+
+    def __init__(self, fresh: tuple[str, ...], start: int) -> None:
+        self.fresh = fresh
+        self.position = start % len(fresh) if fresh else 0
+        self.left = len(fresh)
+        self.again: deque[str] = deque()
+        self.again_set: set[str] = set()
+        self.held: str | None = None
+
+    def push(self, worker_id: str) -> None:
+        if worker_id not in self.again_set:
+            self.again_set.add(worker_id)
+            self.again.append(worker_id)
+
+    def pop(self) -> str | None:
+        if self.left:
+            self.left -= 1
+            worker_id = self.fresh[self.position]
+            self.position = self.position + 1 if self.position + 1 < len(self.fresh) else 0
+            return worker_id
+        if self.again:
+            worker_id = self.again.popleft()
+            self.again_set.discard(worker_id)
+            return worker_id
+        return None
+
+
+class Shape:
+    """One kind of request, its waiting buckets, and its search over the group of workers that its constraints leave."""
+
+    def __init__(self, key: ShapeKey, group: Group) -> None:
+        self.cpu, self.memory, self.device, self.constraints, self.setup = key
+        self.key = key
+        self.group = group
+        self.buckets: list[tuple[OrderKey, str]] = []
+        """A heap; an entry whose bucket is gone is skipped when it comes up."""
+        self.size = 0
+        """Buckets that are really there."""
+        self.seen = -1
+        """Position in the planner's log of changes up to which the search knows of them; -1 = it has not begun."""
+        self.live = False
+        """Whether the planner has this shape in its queue."""
+        self.exhausted = False
+        """Whether nothing fitted when last tried; `reason` then says why."""
+        self.reason = ""
+        self.reason_for: tuple[int, int, bool] | None = None
+        self.waits_for_slot: set[str] = set()
+        """Workers with room for it that are setting up as many tasks as they may."""
+        self._tiers: dict[Tier, _TierSearch] = {}
+        self._order: list[Tier] = []
+
+    def restart(self, nodes: dict[str, Node], seen: int) -> None:
+        """Begins the search anew over the whole group."""
+        start = 0 if self.device is not None else self.group.start
+        self._tiers = {tier: _TierSearch(workers, start) for tier, workers in self.group.tiers(nodes)}
+        self._order = sorted(self._tiers)
+        self.waits_for_slot.clear()
+        self.seen = seen
+
+    def hear(self, changed: Iterable[str], seen: int) -> None:
+        """Takes in the workers that may have got room since."""
+        members = self.group.members
+        for worker_id in changed:
+            tier = members.get(worker_id)
+            if tier is None:
+                continue
+            self.waits_for_slot.discard(worker_id)
+            search = self._tiers.get(tier)
+            if search is None:
+                search = self._tiers[tier] = _TierSearch(_EMPTY, 0)
+                self._order = sorted(self._tiers)
+            search.push(worker_id)
+        self.seen = seen
+
+    def find(self, nodes: dict[str, Node]) -> Node | None:
+        """The worker for one task, or None when none has room. The caller charges it before it asks again.
+
+        Work without accelerators spreads: of the next two workers that fit, the less busy one is taken, so load stays even without
+        looking at all of them. Work with accelerators fills one worker before the next, so that whole workers stay free.
+        """
+        for tier in self._order:
+            search = self._tiers[tier]
+            first = self._next(search, tier, nodes, held=True)
+            if first is None:
+                continue
+            if self.device is not None:
+                search.held = first.worker.worker_id
+                return first
+            self.group.start += 1
+            second = self._next(search, tier, nodes, held=False)
+            if second is not None:
+                if second.load() < first.load():
+                    first, second = second, first
+                search.held = second.worker.worker_id
+            search.push(first.worker.worker_id)
+            return first
+        return None
+
+    def _next(self, search: _TierSearch, tier: Tier, nodes: dict[str, Node], held: bool) -> Node | None:
+        members = self.group.members
+        while True:
+            worker_id = search.held if held else None
+            if worker_id is not None:
+                search.held = None
+            else:
+                worker_id = search.pop()
+                if worker_id is None:
+                    return None
+            if members.get(worker_id) == tier:
+                node = nodes[worker_id]
+                if self._fits(node):
+                    return node
+
+    def _fits(self, node: Node) -> bool:
+        if self.cpu > node.cpu or self.memory > node.memory:
+            return False
+        if self.device is not None and not (self.device[2] <= node.devices and self.likes(node)):
+            return False
+        if self.setup and node.building >= BUILDING_LIMIT:
+            self.waits_for_slot.add(node.worker.worker_id)
+            return False
+        return True
+
+    def likes(self, node: Node) -> bool:
+        """Whether the worker's accelerators, if any are asked for, are of the kind and variant asked for."""
+        if self.device is None:
+            return True
+        kind, variant, _ = self.device
+        device = node.device
+        return (
+            device is not None
+            and device.kind == kind
+            and (not variant or not device.variant or variant == device.variant.lower())
+        )
+
+    def charge(self, node: Node) -> None:
+        """Takes one task's worth from a node."""
+        node.cpu -= self.cpu
+        node.memory -= self.memory
+        node.tasks += 1
+        if self.device is not None:
+            node.devices -= self.device[2]
+        if self.setup:
+            node.building += 1

@@ -1,0 +1,169 @@
+"""What the planner sees of the fleet: each worker's free capacity, and which workers a set of constraints leaves.
+
+A `Node` is refreshed from the model when its worker or usage changed and is charged by the planner within a slice, so a plan
+never copies the fleet. A `Group` is the workers that satisfy one set of constraints, shared by all jobs that ask for it, in tiers
+of which an earlier one is always preferred. Must never hold a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from iris_core.model.constraints import Constraint, Mode
+
+if TYPE_CHECKING:
+    from iris_controller.state.model import Usage
+    from iris_controller.state.records import Worker
+    from iris_core.model.resources import Device
+
+BUILDING_LIMIT: Final = 8
+"""Most tasks that are set up at once on one worker; only tasks with setup steps count (DESIGN §5.6)."""
+
+Tier = tuple[int, int]
+GroupKey = tuple[tuple[Constraint, ...], bool]
+
+
+class Node:
+    """One worker: what is free on it now, this slice's own placements included. Millicores, bytes, devices."""
+
+    __slots__ = ("building", "cpu", "device", "devices", "memory", "order", "tasks", "usable", "worker")
+
+    def __init__(self, worker: Worker, usage: Usage, order: int) -> None:
+        self.order = order
+        """Position in the order in which workers were first seen."""
+        self.refresh(worker, usage)
+
+    def refresh(self, worker: Worker, usage: Usage) -> None:
+        total = worker.total
+        self.worker = worker
+        self.usable = worker.placeable and not worker.excluded
+        self.device: Device | None = total.device
+        self.cpu = total.cpu_millicores - usage.cpu_millicores
+        self.memory = total.memory_bytes - usage.memory_bytes
+        self.devices = 0
+        if total.device is not None:
+            self.devices = total.device.count - (usage.gpu if total.device.kind == "gpu" else usage.tpu)
+        self.building = usage.building
+        self.tasks = usage.tasks
+
+    def room(self) -> tuple[int, int, int, int]:
+        """What a higher number of lets more fit."""
+        return self.cpu, self.memory, self.devices, -self.building
+
+    def load(self) -> tuple[float, int, int]:
+        """How busy the worker is: share of its CPU in use, then tasks, then its order."""
+        total = self.worker.total.cpu_millicores
+        return (1.0 - self.cpu / total if total > 0 else 1.0, self.tasks, self.order)
+
+
+class Group:
+    """The usable workers that satisfy all required constraints, by tier: more preferred constraints met comes first, then, for
+    work without accelerators, workers that have none."""
+
+    def __init__(self, constraints: tuple[Constraint, ...], wants_device: bool) -> None:
+        self.required = tuple(c for c in constraints if c.mode is Mode.REQUIRED)
+        self.preferred = tuple(c for c in constraints if c.mode is Mode.PREFERRED)
+        self.wants_device = wants_device
+        self.members: dict[str, Tier] = {}
+        self.shapes = 0
+        """How many shapes use this group; it is dropped with the last."""
+        self.version = 0
+        """Grows when a member comes, goes or changes in what it has in all."""
+        self.start = 0
+        """Where the next scan begins, so that one job after the other does not begin at the same worker."""
+        self._tiers: list[tuple[Tier, tuple[str, ...]]] | None = None
+
+    def update(self, worker_id: str, node: Node | None) -> None:
+        """Takes in that a worker came, went, or changed in attributes, total or usability."""
+        tier = self._tier(node) if node is not None else None
+        if tier is None:
+            if self.members.pop(worker_id, None) is None:
+                return
+        else:
+            self.members[worker_id] = tier
+        self.version += 1
+        self._tiers = None
+
+    def _tier(self, node: Node) -> Tier | None:
+        attributes: Mapping[str, str | int | float] = node.worker.attributes
+        if not node.usable or not all(c.matches(attributes) for c in self.required):
+            return None
+        unmet = sum(not c.matches(attributes) for c in self.preferred)
+        return unmet, int(node.device is not None and not self.wants_device)
+
+    def tiers(self, nodes: dict[str, Node]) -> list[tuple[Tier, tuple[str, ...]]]:
+        """The members by tier, best first, within a tier in worker order."""
+        if self._tiers is None:
+            grouped: dict[Tier, list[str]] = {}
+            for worker_id in sorted(self.members, key=lambda w: nodes[w].order):
+                grouped.setdefault(self.members[worker_id], []).append(worker_id)
+            self._tiers = [(tier, tuple(grouped[tier])) for tier in sorted(grouped)]
+        return self._tiers
+
+
+class Fleet:
+    """All workers of the model as nodes, and the groups in use."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.groups: dict[GroupKey, Group] = {}
+        self.attached = 0
+        self.usable = 0
+        self.version = 0
+        """Grows when a worker comes, goes or changes otherwise than in what it runs."""
+        self._orders = 0
+
+    def put(self, worker: Worker, usage: Usage) -> bool:
+        """Takes in a worker's row and usage. Returns whether something may fit now that did not before."""
+        node = self.nodes.get(worker.worker_id)
+        if node is None:
+            node = self.nodes[worker.worker_id] = Node(worker, usage, self._orders)
+            self._orders += 1
+            self._count(node, 1)
+            self._regroup(worker.worker_id, node)
+            return node.usable
+        before, old, was_usable = node.room(), node.worker, node.usable
+        if old is worker:
+            node.refresh(worker, usage)
+        else:
+            self._count(node, -1)
+            node.refresh(worker, usage)
+            self._count(node, 1)
+            if node.usable != was_usable or old.total != worker.total or old.attributes != worker.attributes:
+                self._regroup(worker.worker_id, node)
+                return node.usable
+        return node.usable and any(now > then for now, then in zip(node.room(), before, strict=True))
+
+    def drop(self, worker_id: str) -> None:
+        """Forgets a worker that the model does not know any more."""
+        node = self.nodes.pop(worker_id, None)
+        if node is not None:
+            self._count(node, -1)
+            self._regroup(worker_id, None)
+
+    def group(self, constraints: tuple[Constraint, ...], wants_device: bool) -> Group:
+        """The group for these constraints, made when nobody used it yet."""
+        key = (constraints, wants_device)
+        group = self.groups.get(key)
+        if group is None:
+            group = self.groups[key] = Group(constraints, wants_device)
+            for worker_id, node in self.nodes.items():
+                group.update(worker_id, node)
+        return group
+
+    def release(self, constraints: tuple[Constraint, ...], wants_device: bool) -> None:
+        """One shape less uses the group."""
+        group = self.groups[(constraints, wants_device)]
+        group.shapes -= 1
+        if not group.shapes:
+            del self.groups[(constraints, wants_device)]
+
+    def _regroup(self, worker_id: str, node: Node | None) -> None:
+        for group in self.groups.values():
+            group.update(worker_id, node)
+
+    def _count(self, node: Node, sign: int) -> None:
+        self.attached += sign * node.worker.attached
+        self.usable += sign * node.usable
+        self.version += 1
