@@ -44,14 +44,6 @@ class Commits(Protocol):
     async def commit(self, statements: Sequence[Statement]) -> None: ...
 
 
-class Refused(Exception):
-    """Raised by a plan before it changed anything; carries what the caller is told."""
-
-    def __init__(self, error: RpcError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
 @dataclass(slots=True)
 class Command(Generic[T]):
     """One mutation. An internal one is retried after a failed commit instead of being answered."""
@@ -233,10 +225,8 @@ class ControllerLoop:
                 break
             try:
                 command.result = command.plan(overlay, now_ms)
-            except Refused as refusal:
-                command.refused = refusal.error
-            except RpcError as error:
-                command.refused = error
+            except RpcError as refusal:
+                command.refused = refusal
             except Exception as fault:
                 return self._without(commands, command, fault, now_ms)
         try:

@@ -27,6 +27,7 @@ from iris_controller.state.desired import desired_for
 from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import Job, Worker
 from iris_core.model.constraints import canonical_attributes
+from iris_core.model.resources import Resources
 from iris_core.model.states import TERMINAL, TaskState, WorkerHealth
 from iris_core.wire.convert import resources_from_wire, value_from_wire
 from iris_core.wire.gen.iris.v1 import worker_pb2
@@ -163,6 +164,7 @@ class WorkerSessions:
         liveness.attached = True
         attributes = canonical_attributes({k: value_from_wire(v) for k, v in hello.attributes.items()})
         total = resources_from_wire(hello.total)
+        attributes = device_attributes(total) | attributes
         held = {o.attempt_uid: o for o in hello.holding}
         try:
             await self._loop.submit(
@@ -186,7 +188,7 @@ class WorkerSessions:
         now_ms: int,
         hello: worker_pb2.WorkerHello,
         attributes: dict[str, str | int | float],
-        total: Any,
+        total: Resources,
         held: dict[str, worker_pb2.Observation],
     ) -> None:
         known = o.worker(hello.worker_id)
@@ -397,6 +399,19 @@ class WorkerSessions:
             ) from None
         finally:
             session.waiting.pop(number, None)
+
+
+def device_attributes(total: Resources) -> dict[str, str | int | float]:
+    """The well-known attributes that follow from what the worker has (control-plane §2.5)."""
+    device = total.device
+    if device is None:
+        return {"device-type": "cpu"}
+    found: dict[str, str | int | float] = {"device-type": device.kind}
+    if device.variant:
+        found["device-variant"] = device.variant
+    if device.kind == "gpu":
+        found["gpu-count"] = device.count
+    return found
 
 
 def check_hello(first: worker_pb2.AttachRequest, call: Any) -> None:

@@ -109,7 +109,10 @@ class JobService:
     def _plan(
         o: Overlay, now_ms: int, new: submit.NewJob, files: dict[str, bytes], call: Call, force: bool
     ) -> submit.Admission:
-        outcome = submit.admit(o, new, now_ms, force=force)
+        try:
+            outcome = submit.admit(o, new, now_ms, force=force)
+        except submit.Refused as no:
+            raise RpcError(no.status_name, no.message, code=no.code, subject=no.subject, hint=no.hint) from None
         if isinstance(outcome, submit.MustWait):
             return outcome
         if isinstance(outcome, submit.Admitted) and files:

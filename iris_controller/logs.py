@@ -1,0 +1,68 @@
+"""The controller's own log: one line a record on stderr, and the same lines shipped to finelog as `/system/controller`.
+
+Every record is one line whatever is in it, so that no value can forge another (targets S10). Must never block: shipping is bounded
+and in the background.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+
+from iris_core.model.levels import LogLevel
+from iris_core.model.text import visible
+
+LEVELS = {
+    logging.DEBUG: LogLevel.DEBUG,
+    logging.INFO: LogLevel.INFO,
+    logging.WARNING: LogLevel.WARNING,
+    logging.ERROR: LogLevel.ERROR,
+    logging.CRITICAL: LogLevel.CRITICAL,
+}
+Sink = Callable[[int, LogLevel, str], None]
+"""(epoch ms, level, line)"""
+
+
+class OneLine(logging.Formatter):
+    """`2026-01-31T12:00:00.000Z INFO iris.loop text`; a traceback is folded into the line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        text = record.getMessage()
+        if record.exc_info:
+            text += " | " + self.formatException(record.exc_info).replace("\n", " | ")
+        return f"{stamp}.{int(record.msecs):03d}Z {record.levelname} {record.name} {visible(text)}"
+
+
+class Shipping(logging.Handler):
+    """Hands finished lines to a sink that must not block."""
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__()
+        self._sink = sink
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            level = LEVELS.get(record.levelno, LogLevel.INFO)
+            self._sink(int(record.created * 1000), level, self.format(record))
+        except Exception:  # a log line must never break what it is about
+            self.handleError(record)
+
+
+def configure(level: int = logging.INFO, sink: Sink | None = None) -> None:
+    """Sets up the root logger once; a second call adds the sink."""
+    root = logging.getLogger()
+    root.setLevel(level)
+    formatter = OneLine()
+    if not any(isinstance(h, logging.StreamHandler) and h.stream is sys.stderr for h in root.handlers):
+        stream = logging.StreamHandler(sys.stderr)
+        stream.setFormatter(formatter)
+        root.addHandler(stream)
+    if sink is not None:
+        shipping = Shipping(sink)
+        shipping.setFormatter(formatter)
+        root.addHandler(shipping)
+    for noisy in ("grpc", "uvicorn", "asyncio", "httpx"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -1,0 +1,86 @@
+"""The program `iris-controller`. Parses words, loads the cluster file, and hands over to `serve`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from iris_controller.options import ServeOptions
+from iris_core.contracts import IrisError
+
+
+class Parser(argparse.ArgumentParser):
+    """Usage errors as one line, exit 2."""
+
+    def error(self, message: str) -> NoReturn:
+        sys.stderr.write(f"Error: {message}\nTry '{self.prog} --help'.\n")
+        raise SystemExit(2)
+
+
+def parser() -> Parser:
+    root = Parser(prog="iris-controller", description="The Iris controller daemon.")
+    commands = root.add_subparsers(dest="command", required=True, parser_class=Parser)
+    serve = commands.add_parser("serve", help="run the controller in the foreground")
+    serve.add_argument("--config", metavar="FILE", required=True, help="the cluster's YAML file")
+    serve.add_argument("--state-dir", metavar="DIR", help="local state (default: storage.local_state_dir)")
+    serve.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
+    serve.add_argument("--port", type=int, help="port to listen on, 0 = any (default: from the file, else 10000)")
+    serve.add_argument("--fresh", action="store_true", help="move existing state aside and start empty")
+    serve.add_argument("--embedded", action="store_true", help=argparse.SUPPRESS)
+    serve.add_argument("--ready-fd", type=int, default=-1, help=argparse.SUPPRESS)
+    return root
+
+
+def serve(
+    config: str,
+    state_dir: str | None = None,
+    host: str | None = None,
+    port: int | None = None,
+    *,
+    fresh: bool = False,
+    embedded: bool = False,
+    ready_fd: int = -1,
+) -> int:
+    """Runs the controller until it is told to stop. Raises IrisError when it cannot start."""
+    from iris_core.config.cluster import load_config
+
+    cluster = load_config(Path(config), embedded=embedded)
+    if port is not None and not 0 <= port <= 65535:
+        raise IrisError(f"port {port} is outside 0..65535")
+    from iris_controller import serve as daemon
+
+    folder = Path(state_dir) if state_dir else cluster.local_state_dir or daemon.default_state_dir()
+    options = ServeOptions(
+        config=cluster,
+        state_dir=folder.expanduser().absolute(),
+        host=host or cluster.controller_host,
+        port=port,
+        fresh=fresh,
+        embedded=embedded,
+        ready_fd=ready_fd,
+    )
+    return daemon.run(options)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit codes: 0 stopped on request, 1 cannot start, 2 usage."""
+    words = parser().parse_args(argv)
+    try:
+        return serve(
+            words.config,
+            words.state_dir,
+            words.host,
+            words.port,
+            fresh=words.fresh,
+            embedded=words.embedded,
+            ready_fd=words.ready_fd,
+        )
+    except IrisError as error:
+        sys.stderr.write(f"Error: {error.message}\n" + (f"Hint: {error.hint}\n" if error.hint else ""))
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,38 @@
+"""What `iris-controller serve` is started with, from the command line and the cluster file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from iris_core.config.cluster import ClusterConfig
+
+DEFAULT_PORT = 10000
+LOCAL_DEAD_AFTER_S = 10.0
+DEAD_AFTER_S = 50.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """One controller process.
+
+    config      the cluster; its `controller_port` counts when `port` is None
+    state_dir   local state, held by one controller at a time
+    fresh       move an existing database aside first
+    embedded    of `demo` and `cluster start --local`: workers and log store end with the controller
+    ready_fd    a file descriptor that gets one line of JSON (url, pid, boot_id) once the port serves; -1 = none
+    """
+
+    config: ClusterConfig
+    state_dir: Path
+    host: str
+    port: int | None = None
+    fresh: bool = False
+    embedded: bool = False
+    ready_fd: int = -1
+
+    @property
+    def dead_after_s(self) -> float:
+        return LOCAL_DEAD_AFTER_S if self.config.platform == "local" else DEAD_AFTER_S

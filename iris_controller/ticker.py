@@ -1,0 +1,56 @@
+"""The scheduler's place in the loop: a slice at the start of a batch, planned from the committed model.
+
+At most about 20 ms and 1,000 assignments a slice, so RPCs interleave with a tick of any size; an unfinished plan goes on in the
+next batch (DESIGN §4). A quiet cluster costs nothing: only a committed change asks for a plan.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+from iris_controller.scheduling.plan import Planner
+from iris_controller.state import kernel
+from iris_controller.state.model import Changes, Model
+from iris_controller.state.overlay import Overlay
+
+SLICE_ASSIGNMENTS = 1_000
+SLICE_SECONDS = 0.02
+
+
+class SchedulerTicker:
+    """Implements `loop.Ticker` over a `Planner`."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._planner = Planner()
+        self._wanted = bool(model.pending)
+        self._said: dict[str, str] = {}
+        self._unsaid: dict[str, str] = {}
+
+    def wanted(self) -> bool:
+        return self._wanted
+
+    def slice(self, overlay: Overlay, now_ms: int) -> dict[str, str]:
+        deadline = time.perf_counter() + SLICE_SECONDS
+        plan = self._planner.plan(
+            self._model, max_assignments=SLICE_ASSIGNMENTS, budget=lambda: time.perf_counter() < deadline
+        )
+        self._wanted = not plan.done
+        self._said = self._unsaid | plan.reasons
+        self._unsaid = {}
+        for job_id, index, worker_id in plan.assignments:
+            task = overlay.task(job_id, index)
+            if task is not None:
+                kernel.assign(overlay, task, worker_id, secrets.token_hex(8), now_ms)
+        return self._said
+
+    def dropped(self) -> None:
+        # The planner says a reason once; one that was not published is said again with the next slice.
+        self._unsaid, self._said = self._said, {}
+        self._wanted = bool(self._model.pending)
+
+    def noticed(self, changes: Changes) -> None:
+        self._said = {}
+        if changes and self._model.pending:
+            self._wanted = True

@@ -1,0 +1,1 @@
+"""This machine as a provider: worker processes under supervisors, an embedded controller."""
