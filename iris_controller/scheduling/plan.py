@@ -71,7 +71,7 @@ class Planner:
         self._shapes: dict[ShapeKey, Shape] = {}
         self._buckets: dict[str, _Bucket] = {}
         self._queue: list[tuple[OrderKey, int, Shape]] = []
-        """Live shapes by their first bucket; an entry may be out of date."""
+        """Shapes that may find room, by their first bucket; an entry may be out of date."""
         self._entries = 0
         self._log: list[str] = []
         """Workers that may have got room, oldest first; `_log_start` is the position of the first."""
@@ -98,7 +98,7 @@ class Planner:
             if len(plan.assignments) >= max_assignments or not budget():
                 plan.done = False
                 break
-            shape = self._first(model)
+            shape = self._first()
             if shape is None:
                 break
             self._serve(model, shape, plan, max_assignments, budget)
@@ -181,9 +181,11 @@ class Planner:
             bucket = self._buckets[job_id] = _Bucket(job, key, shape)
             shape.size += 1
             heapq.heappush(shape.buckets, (key, job_id))
-            if not shape.exhausted:
+            if not shape.exhausted or shape.queued is not None:
                 self._enqueue(shape)
-        if bucket.shape.exhausted and (bucket.reason != bucket.shape.reason or job_id not in model.reasons):
+        if job_id not in model.reasons:
+            bucket.reason = ""
+        if bucket.shape.exhausted and bucket.reason != bucket.shape.reason:
             self._say(bucket)
 
     def _shape(self, job: Job) -> Shape:
@@ -200,7 +202,7 @@ class Planner:
         shape = bucket.shape
         shape.size -= 1
         if not shape.size:
-            shape.live = False
+            shape.queued = None
             del self._shapes[shape.key]
             self._fleet.release(shape.constraints, shape.device is not None)
 
@@ -218,25 +220,23 @@ class Planner:
 
     def _enqueue(self, shape: Shape) -> None:
         bucket = self._top(shape)
-        if bucket is None:
+        if bucket is None or (shape.queued is not None and shape.queued[0] == bucket.key):
             return
-        shape.live = True
         self._entries += 1
+        shape.queued = (bucket.key, self._entries)
         heapq.heappush(self._queue, (bucket.key, self._entries, shape))
 
-    def _first(self, model: Model) -> Shape | None:
-        """Takes the live shape with the most important bucket out of the queue."""
+    def _first(self) -> Shape | None:
+        """Takes the shape with the most important bucket out of the queue."""
         while self._queue:
-            key, _, shape = heapq.heappop(self._queue)
-            if not shape.live:
+            key, entry, shape = heapq.heappop(self._queue)
+            if shape.queued != (key, entry):
                 continue
+            shape.queued = None
             bucket = self._top(shape)
-            if bucket is None:
-                shape.live = False
-            elif bucket.key == key:
+            if bucket is not None and bucket.key == key:
                 return shape
-            elif bucket.key > key:
-                self._enqueue(shape)
+            self._enqueue(shape)
         return None
 
     # Placing -------------------------------------------------------------------------------------------------
@@ -271,7 +271,6 @@ class Planner:
         if placed:
             self._taken[job_id] = taken + placed
         if exhausted:
-            shape.live = False
             self._explain(shape)
             return
         shape.exhausted = False
@@ -285,6 +284,7 @@ class Planner:
     def _explain(self, shape: Shape) -> None:
         """Nothing fitted: says so for every bucket of the shape, unless that was said before."""
         shape.exhausted = True
+        shape.waits_for_slot &= shape.group.members.keys()
         cause = (self._fleet.version, shape.group.version, bool(shape.waits_for_slot))
         if shape.reason_for != cause:
             shape.reason = reason_for(shape, self._fleet)

@@ -77,8 +77,8 @@ class Shape:
         """Buckets that are really there."""
         self.seen = -1
         """Position in the planner's log of changes up to which the search knows of them; -1 = it has not begun."""
-        self.live = False
-        """Whether the planner has this shape in its queue."""
+        self.queued: tuple[OrderKey, int] | None = None
+        """Key and number of this shape's entry in the planner's queue; other entries of it are out of date."""
         self.exhausted = False
         """Whether nothing fitted when last tried; `reason` then says why."""
         self.reason = ""
@@ -100,10 +100,10 @@ class Shape:
         """Takes in the workers that may have got room since."""
         members = self.group.members
         for worker_id in changed:
+            self.waits_for_slot.discard(worker_id)
             tier = members.get(worker_id)
             if tier is None:
                 continue
-            self.waits_for_slot.discard(worker_id)
             search = self._tiers.get(tier)
             if search is None:
                 search = self._tiers[tier] = _TierSearch(_EMPTY, 0)

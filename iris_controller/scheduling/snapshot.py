@@ -15,12 +15,16 @@ from iris_core.model.constraints import Constraint, Mode
 if TYPE_CHECKING:
     from iris_controller.state.model import Usage
     from iris_controller.state.records import Worker
-    from iris_core.model.resources import Device
+    from iris_core.model.resources import Device, Resources
 
 BUILDING_LIMIT: Final = 8
 """Most tasks that are set up at once on one worker; only tasks with setup steps count (DESIGN §5.6)."""
 
+IDLE_GROUPS: Final = 64
+"""How many groups are kept up to date that nothing waits for: most jobs ask for what others asked for shortly before."""
+
 Tier = tuple[int, int]
+Standing = tuple[bool, bool, bool, "Resources", Mapping[str, str | int | float]]
 GroupKey = tuple[tuple[Constraint, ...], bool]
 
 
@@ -50,6 +54,11 @@ class Node:
     def room(self) -> tuple[int, int, int, int]:
         """What a higher number of lets more fit."""
         return self.cpu, self.memory, self.devices, -self.building
+
+    def standing(self) -> Standing:
+        """What decides where the worker belongs; all else about it is of no matter here."""
+        worker = self.worker
+        return self.usable, worker.attached, worker.excluded, worker.total, worker.attributes
 
     def load(self) -> tuple[float, int, int]:
         """How busy the worker is: share of its CPU in use, then tasks, then its order."""
@@ -108,6 +117,7 @@ class Fleet:
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.groups: dict[GroupKey, Group] = {}
+        self._idle: dict[GroupKey, None] = {}
         self.attached = 0
         self.usable = 0
         self.version = 0
@@ -120,31 +130,29 @@ class Fleet:
         if node is None:
             node = self.nodes[worker.worker_id] = Node(worker, usage, self._orders)
             self._orders += 1
-            self._count(node, 1)
+            self._count(node.standing(), 1)
             self._regroup(worker.worker_id, node)
             return node.usable
-        before, old, was_usable = node.room(), node.worker, node.usable
-        if old is worker:
-            node.refresh(worker, usage)
-        else:
-            self._count(node, -1)
-            node.refresh(worker, usage)
-            self._count(node, 1)
-            if node.usable != was_usable or old.total != worker.total or old.attributes != worker.attributes:
-                self._regroup(worker.worker_id, node)
-                return node.usable
+        before, standing = node.room(), node.standing()
+        node.refresh(worker, usage)
+        if node.standing() != standing:
+            self._count(standing, -1)
+            self._count(node.standing(), 1)
+            self._regroup(worker.worker_id, node)
+            return node.usable
         return node.usable and any(now > then for now, then in zip(node.room(), before, strict=True))
 
     def drop(self, worker_id: str) -> None:
         """Forgets a worker that the model does not know any more."""
         node = self.nodes.pop(worker_id, None)
         if node is not None:
-            self._count(node, -1)
+            self._count(node.standing(), -1)
             self._regroup(worker_id, None)
 
     def group(self, constraints: tuple[Constraint, ...], wants_device: bool) -> Group:
-        """The group for these constraints, made when nobody used it yet."""
+        """The group for these constraints, made when it is not there."""
         key = (constraints, wants_device)
+        self._idle.pop(key, None)
         group = self.groups.get(key)
         if group is None:
             group = self.groups[key] = Group(constraints, wants_device)
@@ -154,16 +162,21 @@ class Fleet:
 
     def release(self, constraints: tuple[Constraint, ...], wants_device: bool) -> None:
         """One shape less uses the group."""
-        group = self.groups[(constraints, wants_device)]
+        key = (constraints, wants_device)
+        group = self.groups[key]
         group.shapes -= 1
         if not group.shapes:
-            del self.groups[(constraints, wants_device)]
+            self._idle[key] = None
+            if len(self._idle) > IDLE_GROUPS:
+                oldest = next(iter(self._idle))
+                del self._idle[oldest], self.groups[oldest]
 
     def _regroup(self, worker_id: str, node: Node | None) -> None:
         for group in self.groups.values():
             group.update(worker_id, node)
 
-    def _count(self, node: Node, sign: int) -> None:
-        self.attached += sign * node.worker.attached
-        self.usable += sign * node.usable
+    def _count(self, standing: Standing, sign: int) -> None:
+        usable, attached = standing[:2]
+        self.attached += sign * attached
+        self.usable += sign * usable
         self.version += 1

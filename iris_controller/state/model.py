@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from iris_controller.state.records import Attempt, Job, Task, Worker
-from iris_core.model.resources import Resources
 from iris_core.model.states import DISPATCHED, JOB_TERMINAL, TaskState
 
 if TYPE_CHECKING:
     from iris_controller.state.overlay import Overlay
+    from iris_controller.state.records import Attempt, Job, Task, Worker
+    from iris_core.model.resources import Resources
 
 TERMINAL_KEPT = 5_000
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from iris_controller.state.records import Attempt, Job, Task, Worker
+from iris_controller.state.records import Attempt, Job, Task, Worker, changed
 from iris_core.model.states import JOB_TERMINAL, TaskState
 
 if TYPE_CHECKING:
@@ -133,7 +133,13 @@ class Overlay:
     @property
     def dirty(self) -> bool:
         return bool(
-            self.jobs or self.deleted_jobs or self.new_tasks or self.tasks or self.attempts or self.workers or self.answers
+            self.jobs
+            or self.deleted_jobs
+            or self.new_tasks
+            or self.tasks
+            or self.attempts
+            or self.workers
+            or self.answers
         )
 
     # Writing ------------------------------------------------------------------------------------------------
@@ -168,25 +174,27 @@ class Overlay:
                 del self.attempts[uid]
 
     def set_job(self, job: Job, **values: Any) -> Job:
-        changed = replace(job, **values)
-        self.jobs[job.job_id] = changed
-        if changed.state in JOB_TERMINAL and job.state not in JOB_TERMINAL:
+        new = replace(job, **values)
+        self.jobs[job.job_id] = new
+        if new.state in JOB_TERMINAL and job.state not in JOB_TERMINAL:
             self._active[job.user_id] = self._active.get(job.user_id, 0) - 1
-        return changed
+        return new
 
     def set_task(self, task: Task, **values: Any) -> Task:
         """Changes a task; its job's counts follow in `fold`, and the job is rolled up before the commit."""
-        changed = replace(task, **values)
-        self.tasks[(task.job_id, task.index)] = changed
-        delta = self.touched_jobs.setdefault(task.job_id, [0] * 15)
-        if changed.state is not task.state:
+        new = changed(task, values)
+        self.tasks[(task.job_id, task.index)] = new
+        delta = self.touched_jobs.get(task.job_id)
+        if delta is None:
+            delta = self.touched_jobs[task.job_id] = [0] * 15
+        if new.state is not task.state:
             delta[task.state] -= 1
-            delta[changed.state] += 1
-            if changed.state is TaskState.PENDING:
+            delta[new.state] += 1
+            if new.state is TaskState.PENDING:
                 self.requeued_jobs[task.job_id] = None
-        delta[13] += changed.failure_count - task.failure_count
-        delta[14] += changed.preemption_count - task.preemption_count
-        return changed
+        delta[13] += new.failure_count - task.failure_count
+        delta[14] += new.preemption_count - task.preemption_count
+        return new
 
     def fold(self, job_id: str) -> Job | None:
         """The job with the counts of its tasks as of now."""
@@ -203,17 +211,17 @@ class Overlay:
         )
 
     def set_attempt(self, attempt: Attempt, **values: Any) -> Attempt:
-        changed = replace(attempt, **values)
-        self.attempts[attempt.uid] = changed
-        return changed
+        new = changed(attempt, values)
+        self.attempts[attempt.uid] = new
+        return new
 
     def add_attempt(self, attempt: Attempt) -> None:
         self.attempts[attempt.uid] = attempt
 
     def set_worker(self, worker: Worker, **values: Any) -> Worker:
-        changed = replace(worker, **values)
-        self.workers[worker.worker_id] = changed
-        return changed
+        new = replace(worker, **values)
+        self.workers[worker.worker_id] = new
+        return new
 
     def note(self, action: str, entity: str, trigger: str, **values: Any) -> None:
         """Writes an audit line once this batch is committed."""

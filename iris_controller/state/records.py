@@ -7,15 +7,47 @@ wire or a clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 from iris_core.model.bands import PriorityBand
-from iris_core.model.constraints import Constraint
 from iris_core.model.resources import Resources
 from iris_core.model.states import JobState, TaskState, WorkerHealth
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from iris_core.model.constraints import Constraint
+
 UNLIMITED_WAIT = 0
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True)
+def record(cls: type[T]) -> type[T]:
+    """A dataclass that the type checker keeps frozen and the interpreter does not.
+
+    A frozen one takes seven times as long to make, and one submission may bring 100,000 tasks.
+    """
+    return dataclass(slots=True)(cls)
+
+
+def changed(row: T, values: dict[str, Any]) -> T:
+    """A copy of a `record` with other values; three times as quick as `dataclasses.replace`."""
+    cls = type(row)
+    reader = _READERS.get(cls)
+    if reader is None:
+        reader = _READERS[cls] = attrgetter(*(f.name for f in fields(cls)))  # type: ignore[arg-type]
+    copy: T = cls(*reader(row))
+    for name, value in values.items():
+        setattr(copy, name, value)
+    return copy
+
+
+_READERS: dict[type[Any], Callable[[Any], tuple[Any, ...]]] = {}
 
 
 class Charge(IntEnum):
@@ -88,7 +120,7 @@ class Job:
     first_exit_code: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Task:
     """One task. `attempt_number` -1 = never assigned; `attempt_uid` and `worker_id` are those of the current attempt."""
 
@@ -112,7 +144,7 @@ class Task:
         return f"{self.job_id}/{self.index}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Attempt:
     """One try of a task on a worker. Unfinished (`finished_at_ms` None) means its capacity is held (two-phase finish)."""
 
