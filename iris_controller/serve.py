@@ -21,6 +21,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as aio_health  # type: ignore[attr-defined]
 from grpc_reflection.v1alpha import reflection
 
 from iris_controller import logs, release
@@ -206,7 +207,7 @@ class Controller:
         options = self.options
         self.grpc_server = grpc.aio.server(options=SERVER_OPTIONS)
         self.grpc_server.add_generic_rpc_handlers(self.router.grpc_handlers())
-        self.health = health.aio.HealthServicer()
+        self.health = aio_health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self.grpc_server)
         names = [
             d.full_name

@@ -13,14 +13,13 @@ from iris_controller.rpc.attach import WorkerSessions, process_request
 from iris_controller.rpc.dispatch import Call, Router
 from iris_controller.rpc.errors import RpcError, invalid, not_found
 from iris_controller.rpc.tasks import TaskService
-from iris_controller.rpc.views import pending_reason, worker_view
-from iris_controller.scheduling.order import order_key
+from iris_controller.rpc.views import worker_view
+from iris_controller.scheduling.order import explain_pending, pending_order
 from iris_core.live.filters import WORKER_FIELDS, WORKER_WORDS, worker_row
-from iris_core.model.bands import PriorityBand
 from iris_core.model.errors import ModelError
 from iris_core.model.filter import parse_filter
 from iris_core.model.states import TaskState, WorkerHealth, label
-from iris_core.wire.convert import constraint_to_wire, resources_to_wire
+from iris_core.wire.convert import band_to_wire, constraint_to_wire, resources_to_wire
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2, worker_pb2
 
 QUEUE_DEFAULT = 200
@@ -135,9 +134,9 @@ class ClusterService:
         model = self._model
         response = controller_pb2.GetSchedulerStateResponse(revision=self._revision())
         position = 1
-        for job_id in sorted(model.pending, key=lambda j: order_key(model.jobs[j])):
+        for job_id in pending_order(model):
             job, count = model.jobs[job_id], len(model.pending[job_id])
-            band = (job.spec.band or PriorityBand.INTERACTIVE).value
+            band = band_to_wire(job.spec.band)
             response.total_pending += count
             response.pending_buckets.add(band=band, user_id=job.user_id, job_id=job_id, count=count)
             if len(response.pending_queue) < most:
@@ -149,22 +148,22 @@ class ClusterService:
                     user_id=job.user_id,
                     resources=resources_to_wire(job.spec.resources),
                     constraints=[constraint_to_wire(c) for c in job.spec.constraints],
-                    reason=pending_reason(model, job),
+                    reason=explain_pending(model, job_id),
                 )
             else:
                 response.queue_capped = True
             position += count
-        running: Counter[tuple[int, str, str, str]] = Counter()
+        running: Counter[tuple[common_pb2.PriorityBand, str, str, str]] = Counter()
         for attempt in model.attempts.values():
             if attempt.state is TaskState.RUNNING:
                 job = model.jobs[attempt.job_id]
                 task = model.task(attempt.job_id, attempt.task_index)
-                band = (task.band if task is not None else PriorityBand.INTERACTIVE).value
+                band = band_to_wire(task.band if task is not None else job.spec.band)
                 running[(band, job.user_id, attempt.worker_id, attempt.job_id)] += 1
-        for (band, user_id, worker_id, job_id), count in sorted(running.items()):
+        for (held, user_id, worker_id, job_id), count in sorted(running.items()):
             response.total_running += count
             response.running_buckets.add(
-                band=band,  # type: ignore[arg-type]
+                band=held,
                 user_id=user_id,
                 worker_id=worker_id,
                 job_id=job_id,

@@ -13,7 +13,7 @@ from iris_controller.rpc.dispatch import Call, Router
 from iris_controller.rpc.errors import RpcError, invalid, not_found, precondition, unavailable
 from iris_controller.rpc.launch import job_of, spec_of
 from iris_controller.rpc.once import Once, remember
-from iris_controller.rpc.views import pending_reason
+from iris_controller.scheduling.order import explain_pending
 from iris_controller.state import kernel, submit
 from iris_controller.state.overlay import Overlay
 from iris_controller.store.reads import Page, Readers, jobs_page, one_job, similar_jobs, states_of
@@ -276,9 +276,7 @@ class JobService:
 
     def _live(self, status: controller_pb2.JobStatus) -> None:
         """Adds what only the model knows to a row read from SQL."""
-        job = self._model.jobs.get(status.job_id)
-        if job is not None:
-            status.pending_reason = pending_reason(self._model, job)
+        status.pending_reason = explain_pending(self._model, status.job_id)
 
 
 def _snake(name: str) -> str:

@@ -13,7 +13,7 @@ from iris_controller.state.records import Task
 from iris_controller.store.reads import Page, Readers, one_task, states_of, tasks_page
 from iris_core.live.filters import TASK_FIELDS, TASK_WORDS, task_row
 from iris_core.model.errors import ModelError
-from iris_core.model.filter import parse_filter
+from iris_core.model.filter import Filter, parse_filter
 from iris_core.model.ids import AttemptId, JobId, TaskId, parse_target
 from iris_core.model.states import EXECUTING, TERMINAL, TaskState, label
 from iris_core.wire.convert import resources_to_wire
@@ -76,7 +76,9 @@ class TaskService:
         job_id = str(JobId.parse(request.job_id))
         call.identity.require_scope(job_id)
         page = Page.of(request.page_size, request.page_token, 500, 2_000)
-        where, values, residual = "", (), None
+        where = ""
+        values: tuple[object, ...] = ()
+        residual: Filter | None = None
         if request.filter:
             try:
                 compiled = parse_filter(request.filter, TASK_FIELDS, default=TASK_WORDS)

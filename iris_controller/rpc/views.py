@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from iris_controller.scheduling.order import explain_pending
 from iris_controller.state.model import Model
 from iris_controller.state.records import Attempt, Job, Task, Worker
-from iris_core.model.bands import PriorityBand
 from iris_core.model.resources import Resources
-from iris_core.model.states import NON_TERMINAL, TaskState
-from iris_core.wire.convert import HEALTH, resources_to_wire, value_to_wire
+from iris_core.model.states import TaskState
+from iris_core.wire.convert import HEALTH, band_to_wire, job_state_to_wire, resources_to_wire, task_state_to_wire, value_to_wire
 from iris_core.wire.gen.iris.v1 import controller_pb2
-
-NOT_PLANNED = "waiting for the scheduler"
 
 
 def job_view(model: Model, job: Job) -> controller_pb2.JobStatus:
     status = controller_pb2.JobStatus(
         job_id=job.job_id,
         name=job.name,
-        state=job.state.value,
+        state=job_state_to_wire(job.state),
         user_id=job.user_id,
         submitting_user=job.submitting_user,
         parent_job_id=job.parent_job_id or "",
@@ -31,35 +29,26 @@ def job_view(model: Model, job: Job) -> controller_pb2.JobStatus:
         num_tasks=job.num_tasks,
         failure_count=job.failure_count,
         preemption_count=job.preemption_count,
-        pending_reason=pending_reason(model, job),
+        pending_reason=explain_pending(model, job.job_id),
         has_children=bool(model.children.get(job.job_id)),
-        priority_band=(job.spec.band or PriorityBand.INTERACTIVE).value,
+        priority_band=band_to_wire(job.spec.band),
         resources=resources_to_wire(job.spec.resources),
         incarnation=job.submitted_at_ms,
     )
     for state, count in enumerate(job.counts):
         if count:
-            status.task_counts.add(state=TaskState(state).value, count=count)
+            status.task_counts.add(state=task_state_to_wire(TaskState(state)), count=count)
     return status
-
-
-def pending_reason(model: Model, job: Job) -> str:
-    """Why the job's pending tasks wait; "" when none does."""
-    if job.job_id not in model.pending:
-        return ""
-    return model.reasons.get(job.job_id) or NOT_PLANNED
 
 
 def task_view(model: Model, job: Job | None, task: Task, attempt: Attempt | None) -> controller_pb2.TaskStatus:
     worker = model.workers.get(task.worker_id) if task.worker_id else None
-    reason = ""
-    if task.state is TaskState.PENDING:
-        reason = model.reasons.get(task.job_id) or NOT_PLANNED
+    reason = explain_pending(model, task.job_id) if task.state is TaskState.PENDING else ""
     return controller_pb2.TaskStatus(
         task_id=task.task_id,
         job_id=task.job_id,
         task_index=task.index,
-        state=task.state.value,
+        state=task_state_to_wire(task.state),
         current_attempt_id=task.attempt_number,
         attempt_uid=task.attempt_uid,
         worker_id=task.worker_id,
@@ -112,5 +101,5 @@ def worker_view(model: Model, worker: Worker, age_ms: int) -> controller_pb2.Wor
 
 def overlay_reasons(model: Model, status: controller_pb2.TaskStatus) -> None:
     """Adds the live pending reason to a task row read from SQL."""
-    if status.state in {s.value for s in NON_TERMINAL} and status.state == TaskState.PENDING.value:
-        status.pending_reason = model.reasons.get(status.job_id) or NOT_PLANNED
+    if status.state == TaskState.PENDING.value:
+        status.pending_reason = explain_pending(model, status.job_id)

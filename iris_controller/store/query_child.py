@@ -19,7 +19,8 @@ HIDDEN_TABLES = {"request_ids"}
 MEMORY_BYTES = 512 * 1024 * 1024
 LENGTH_BYTES = 8_000_000
 ANSWER_BYTES = 16 * 1024 * 1024
-INT_SAFE = 2**53
+SHM_BYTES = 16 * 1024 * 1024
+"""A reader of a WAL file may have to make the shared index beside it; nothing larger can be written."""
 
 
 def authorize(action: int, first: str | None, second: str | None, database: str | None, source: str | None) -> int:
@@ -87,7 +88,7 @@ def main() -> None:
     seconds = float(request["seconds"])
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 2, int(seconds) + 3))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (SHM_BYTES, SHM_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         answer = run(request)
@@ -101,7 +102,7 @@ def main() -> None:
         refused = "not authorized" in str(error) or "prohibited" in str(error)
         answer = {"error": "refused" if refused else "syntax", "message": str(error)}
     except (sqlite3.Error, MemoryError, OverflowError) as error:
-        answer = {"error": "limit", "message": f"the query needs too much: {error or 'memory'}"}
+        answer = {"error": "limit", "message": f"the query needs too much: {str(error) or 'memory'}"}
     sys.stdout.buffer.write(json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace"))
 
 

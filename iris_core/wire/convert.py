@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import cast
 
+from iris_core.model.bands import PriorityBand
 from iris_core.model.constraints import Constraint, Mode, Op
 from iris_core.model.errors import ModelError
 from iris_core.model.resources import Device, Resources
-from iris_core.model.states import WorkerHealth
+from iris_core.model.states import JobState, TaskState, WorkerHealth
 from iris_core.wire.gen.iris.v1 import common_pb2
 
 HEALTH = {
@@ -15,6 +16,19 @@ HEALTH = {
     WorkerHealth.DEGRADED: common_pb2.WORKER_HEALTH_DEGRADED,
     WorkerHealth.DEAD: common_pb2.WORKER_HEALTH_DEAD,
 }
+
+
+def job_state_to_wire(state: JobState) -> common_pb2.JobState:
+    return cast("common_pb2.JobState", int(state))
+
+
+def task_state_to_wire(state: TaskState) -> common_pb2.TaskState:
+    return cast("common_pb2.TaskState", int(state))
+
+
+def band_to_wire(band: PriorityBand) -> common_pb2.PriorityBand:
+    """The band work runs in: INHERIT that was never resolved shows as the default."""
+    return cast("common_pb2.PriorityBand", int(band or PriorityBand.INTERACTIVE))
 
 
 def resources_from_wire(message: common_pb2.Resources) -> Resources:
