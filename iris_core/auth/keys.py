@@ -94,7 +94,7 @@ def load_key(path: Path) -> SigningKey:
                 f"the signing key {path} is a symbolic link", hint="put the file itself there"
             ) from error
         raise KeyFileError(f"cannot read the signing key {path}: {error.strerror}") from error
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise KeyFileError(f"the signing key {path} is not a regular file")
@@ -105,7 +105,9 @@ def load_key(path: Path) -> SigningKey:
                 f"the signing key {path} can be read by others (mode {stat.S_IMODE(found.st_mode):04o})",
                 hint=f"chmod 600 {path}, and replace the key if somebody else may have read it",
             )
-        pem = file.read(_MAX_BYTES)
+        pem = os.read(descriptor, _MAX_BYTES)
+    finally:
+        os.close(descriptor)
     try:
         private = serialization.load_pem_private_key(pem, password=None)
     except (ValueError, TypeError) as error:
