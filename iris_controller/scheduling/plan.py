@@ -34,8 +34,8 @@ _BUDGET_EVERY: Final = 32
 class Plan:
     """One slice. `assignments` are (job id, task index, worker id), most important first, for `kernel.assign` in that order.
 
-    `reasons` are the lines that changed, for `Model.reasons` where the job still has pending tasks; they describe the state without
-    these assignments' later fate and are kept whether or not the batch is committed. `done` says that nothing more fits now.
+    `reasons` are the lines that changed, for `Model.reasons` where the job still has pending tasks. One that is not there when the
+    next slice is planned is said again. `done` says that nothing more fits now.
     """
 
     assignments: list[tuple[str, int, str]] = field(default_factory=list)
@@ -80,7 +80,8 @@ class Planner:
         """Position in the log up to which exhausted shapes have been woken."""
         self._charged: dict[str, None] = {}
         self._taken: dict[str, int] = {}
-        self._unsaid: dict[str, str] = {}
+        self._saying: dict[str, str] = {}
+        """The reasons of this slice; when the next begins, those of the last."""
 
     def plan(
         self,
@@ -102,7 +103,7 @@ class Planner:
             if shape is None:
                 break
             self._serve(model, shape, plan, max_assignments, budget)
-        plan.reasons, self._unsaid = self._unsaid, {}
+        plan.reasons = self._saying
         return plan
 
     # What has changed ----------------------------------------------------------------------------------------
@@ -119,11 +120,12 @@ class Planner:
             workers = {w for w, row in model.workers.items() if self._is_new(w, row)}
             workers.update(self._charged, model.unplanned_workers)
             workers.update(self._fleet.nodes.keys() - model.workers.keys())
-            jobs = model.unplanned_jobs.union(self._taken)
+            jobs = model.unplanned_jobs.union(self._taken, self._saying)
             model.unplanned_workers.clear()
             model.unplanned_jobs.clear()
         self._charged.clear()
         self._taken.clear()
+        self._saying = {}
         fleet = self._fleet.version
         for worker_id in sorted(workers):
             row = model.workers.get(worker_id)
@@ -183,8 +185,7 @@ class Planner:
             heapq.heappush(shape.buckets, (key, job_id))
             if not shape.exhausted or shape.queued is not None:
                 self._enqueue(shape)
-        if job_id not in model.reasons:
-            bucket.reason = ""
+        bucket.reason = model.reasons.get(job_id, "")
         if bucket.shape.exhausted and bucket.reason != bucket.shape.reason:
             self._say(bucket)
 
@@ -296,4 +297,4 @@ class Planner:
 
     def _say(self, bucket: _Bucket) -> None:
         bucket.reason = bucket.shape.reason
-        self._unsaid[bucket.job_id] = bucket.reason
+        self._saying[bucket.job_id] = bucket.reason

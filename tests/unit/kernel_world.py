@@ -1,0 +1,215 @@
+"""A small controller without I/O for the tests of the kernel and the scheduler: a model, its clock, and batches applied to it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from iris_controller.scheduling.plan import Planner
+from iris_controller.state import kernel, submit
+from iris_controller.state.model import Changes, Model
+from iris_controller.state.observed import Observed
+from iris_controller.state.overlay import Overlay
+from iris_controller.state.records import Attempt, ChildrenPolicy, Job, JobSpec, Task, Worker
+from iris_core.model.bands import PriorityBand
+from iris_core.model.resources import Device, Resources
+from iris_core.model.states import ACTIVE, TaskState, WorkerHealth
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GB = 1_000_000_000
+JOB = "/u/job"
+
+
+def job_spec(cpu: float = 1, memory: int = 0, device: Device | None = None, **values: Any) -> JobSpec:
+    """What a job asks for; `cpu` in cores."""
+    return replace(
+        JobSpec(
+            resources=Resources(int(cpu * 1000), memory, 0, device),
+            constraints=(),
+            band=PriorityBand.INHERIT,
+            max_retries_failure=0,
+            max_retries_preemption=100,
+            max_task_failures=0,
+            timeout_ms=0,
+            scheduling_timeout_ms=0,
+            children_policy=ChildrenPolicy.UNSPECIFIED,
+            has_setup=False,
+            bundle_id="",
+            request=b"",
+        ),
+        **values,
+    )
+
+
+def healthy_worker(
+    worker_id: str, cpu: float = 4, memory: int = 16 * GB, device: Device | None = None, **values: Any
+) -> Worker:
+    """A worker that takes placements."""
+    return replace(
+        Worker(worker_id, attached=True, health=WorkerHealth.HEALTHY, placeable=True),
+        total=Resources(int(cpu * 1000), memory, 0, device),
+        **values,
+    )
+
+
+class World:
+    """Time stands still unless a test moves it; attempt uids count up."""
+
+    def __init__(self) -> None:
+        self.model = Model()
+        self.planner = Planner()
+        self.now_ms = 1_000_000
+        self.audit: list[str] = []
+        self.changes = Changes()
+        self._uids = 0
+
+    @contextmanager
+    def batch(self) -> Iterator[Overlay]:
+        """What happens inside is one batch: settled and applied at the end."""
+        o = Overlay(self.model)
+        yield o
+        kernel.settle(o, self.now_ms)
+        self.audit += [f"{event.action} {event.entity}" for event in o.audit]
+        self.changes = self.model.apply(o)
+
+    def uid(self) -> str:
+        self._uids += 1
+        return f"{self._uids:016x}"
+
+    def add_worker(self, worker_id: str = "w", **values: Any) -> Worker:
+        worker = healthy_worker(worker_id, **values)
+        with self.batch() as o:
+            o.workers[worker_id] = worker
+        return worker
+
+    def change_worker(self, worker_id: str = "w", **values: Any) -> None:
+        with self.batch() as o:
+            o.set_worker(self.model.workers[worker_id], **values)
+
+    def submit(
+        self, job_id: str = JOB, tasks: int = 1, spec: JobSpec | None = None, policy: int = 0, **values: Any
+    ) -> submit.Admission:
+        new = submit.NewJob(job_id, "someone", tasks, spec if spec is not None else job_spec(**values), policy)
+        with self.batch() as o:
+            return submit.admit(o, new, self.now_ms)
+
+    def assign(self, index: int = 0, job_id: str = JOB, worker_id: str = "w") -> str:
+        with self.batch() as o:
+            task = o.task(job_id, index)
+            assert task is not None
+            attempt = kernel.assign(o, task, worker_id, self.uid(), self.now_ms)
+            assert attempt is not None
+            return attempt.uid
+
+    def observe(self, uid: str, state: int, worker_id: str = "w", **values: Any) -> bool:
+        with self.batch() as o:
+            return kernel.observe(o, worker_id, Observed(uid, int(state), **values), self.now_ms)
+
+    def running(self, index: int = 0, job_id: str = JOB, worker_id: str = "w") -> str:
+        uid = self.assign(index, job_id, worker_id)
+        assert self.observe(uid, TaskState.RUNNING, worker_id)
+        return uid
+
+    def plan(self, **limits: Any) -> list[tuple[str, int, str]]:
+        """Plans and applies slices until nothing more fits."""
+        placed: list[tuple[str, int, str]] = []
+        while True:
+            plan = self.planner.plan(self.model, **limits)
+            with self.batch() as o:
+                for job_id, index, worker_id in plan.assignments:
+                    task = o.task(job_id, index)
+                    assert task is not None
+                    if kernel.assign(o, task, worker_id, self.uid(), self.now_ms) is not None:
+                        placed.append((job_id, index, worker_id))
+            self.take_reasons(plan.reasons)
+            if plan.done:
+                return placed
+
+    def take_reasons(self, reasons: dict[str, str]) -> None:
+        for job_id, reason in reasons.items():
+            if job_id in self.model.pending:
+                self.model.reasons[job_id] = reason
+
+    def job(self, job_id: str = JOB) -> Job:
+        return self.model.jobs[job_id]
+
+    def task(self, index: int = 0, job_id: str = JOB) -> Task:
+        task = self.model.task(job_id, index)
+        assert task is not None, f"{job_id} is terminal or has no task {index}"
+        return task
+
+    def last_task(self, index: int = 0, job_id: str = JOB) -> Task:
+        """The task as the last batch left it, also when that ended its job."""
+        return self.changes.tasks[(job_id, index)]
+
+    def last_attempt(self, uid: str) -> Attempt:
+        """The attempt as the last batch left it, also when that finished it."""
+        return self.changes.attempts.get(uid) or self.model.attempts[uid]
+
+
+def check_invariants(model: Model) -> None:
+    """I2–I4 over the whole model (targets §7b), and that every index agrees with the rows."""
+    live: dict[tuple[str, int], list[str]] = {}
+    for uid, attempt in model.attempts.items():
+        assert uid == attempt.uid and attempt.finished_at_ms is None
+        if attempt.state in ACTIVE:
+            live.setdefault((attempt.job_id, attempt.task_index), []).append(uid)
+    assert all(len(uids) == 1 for uids in live.values()), f"two live attempts of one task: {live}"
+    for job_id, job in model.jobs.items():
+        check_job(model, job)
+        assert (job_id in model.terminal) == (job_id not in model.tasks)
+        for task in model.tasks.get(job_id, ()):
+            uids = live.pop((job_id, task.index), [])
+            assert uids == ([task.attempt_uid] if task.state in ACTIVE else []), f"{task} has {uids}"
+    assert not live, f"live attempts without a task: {live}"
+    check_usage(model)
+    pending = {
+        job_id: [task.index for task in reversed(rows) if task.state is TaskState.PENDING]
+        for job_id, rows in model.tasks.items()
+    }
+    assert model.pending == {job_id: waiting for job_id, waiting in pending.items() if waiting}
+    active: dict[str, int] = {}
+    for job in model.jobs.values():
+        if job.job_id not in model.terminal:
+            active[job.user_id] = active.get(job.user_id, 0) + 1
+    assert model.active == active
+    assert set(model.reasons) <= set(model.pending)
+
+
+def check_job(model: Model, job: Job) -> None:
+    """Counts are those of the tasks; counters are within their limits."""
+    assert sum(job.counts) == job.num_tasks, f"{job.job_id} counts {job.counts}"
+    rows = model.tasks.get(job.job_id)
+    if rows is None:
+        return
+    counts = [0] * 13
+    for task in rows:
+        counts[task.state] += 1
+        assert task.failure_count <= job.spec.max_retries_failure + 1
+        assert task.preemption_count <= job.spec.max_retries_preemption + 1
+    assert list(job.counts) == counts
+    assert job.failure_count == sum(task.failure_count for task in rows)
+    assert job.preemption_count == sum(task.preemption_count for task in rows)
+
+
+def check_usage(model: Model) -> None:
+    """What is held on a worker is the sum over its unfinished attempts."""
+    held: dict[str, list[int]] = {}
+    for attempt in model.attempts.values():
+        sums = held.setdefault(attempt.worker_id, [0] * 6)
+        asked = attempt.resources
+        setting_up = attempt.state in (TaskState.ASSIGNED, TaskState.BUILDING) and (
+            model.jobs[attempt.job_id].spec.has_setup
+        )
+        for position, amount in enumerate(
+            (asked.cpu_millicores, asked.memory_bytes, asked.gpu_count, asked.tpu_count, 1, int(setting_up))
+        ):
+            sums[position] += amount
+        assert attempt.uid in model.by_worker[attempt.worker_id]
+    for worker_id, usage in model.usage.items():
+        have = [usage.cpu_millicores, usage.memory_bytes, usage.gpu, usage.tpu, usage.tasks, usage.building]
+        assert have == held.get(worker_id, [0] * 6), f"{worker_id}: {have} instead of {held.get(worker_id)}"
+    assert sum(len(uids) for uids in model.by_worker.values()) == len(model.attempts)
