@@ -135,6 +135,8 @@ class FinelogProcess:
             str(self._folder / "data"),
             "--endpoint-file",
             str(self._endpoint),
+            "--release",
+            release.release(),
         ]
         return spawn_detached(argv, self._folder / "finelog.log", kept_environment())
 

@@ -1,0 +1,93 @@
+"""A real controller inside the test's event loop: real store, real sockets, real log store process; no local workers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from google.protobuf.message import Message
+
+from iris_controller.options import ServeOptions
+from iris_controller.serve import Controller
+from iris_core.client.aio import GrpcAsyncClient
+from iris_core.config.cluster import parse_config
+from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
+from providers.fake.worker import FakeWorker, Script, succeed
+
+R = TypeVar("R", bound=Message)
+CONFIG = "name: rig\nplatform: {local: }\ncontroller: {local: {port: 0}}\nworker_provider: {}\n"
+
+
+class Rig:
+    """One controller and a client of it."""
+
+    def __init__(self, controller: Controller, client: GrpcAsyncClient) -> None:
+        self.controller = controller
+        self.client = client
+        self.target = f"127.0.0.1:{controller.port.port}"
+
+    def worker(self, worker_id: str = "w1", script: Script = succeed, **values: object) -> FakeWorker:
+        return FakeWorker(self.target, worker_id, script, **values)  # type: ignore[arg-type]
+
+    async def call(self, name: str, request: Message, response: type[R]) -> R:
+        return await self.client.call(f"ControllerService/{name}", request, response)
+
+    async def launch(self, name: str, **values: object) -> controller_pb2.LaunchJobResponse:
+        return await self.call("LaunchJob", launch_request(name, **values), controller_pb2.LaunchJobResponse)
+
+    async def job(self, job_id: str) -> controller_pb2.JobStatus:
+        request = controller_pb2.GetJobStatusRequest(job_id=job_id)
+        return (await self.call("GetJobStatus", request, controller_pb2.GetJobStatusResponse)).job
+
+    async def task(self, task_id: str) -> controller_pb2.GetTaskStatusResponse:
+        request = controller_pb2.GetTaskStatusRequest(task_id=task_id)
+        return await self.call("GetTaskStatus", request, controller_pb2.GetTaskStatusResponse)
+
+    async def cancel(self, job_id: str) -> list[str]:
+        request = controller_pb2.TerminateJobRequest(job_id=job_id)
+        return list((await self.call("TerminateJob", request, controller_pb2.TerminateJobResponse)).job_ids)
+
+    async def until(self, job_id: str, wanted: Callable[[controller_pb2.JobStatus], bool]) -> controller_pb2.JobStatus:
+        """Waits on commits until the job is as wanted; raises TimeoutError."""
+        async with asyncio.timeout(30):
+            while True:
+                status = await self.job(job_id)
+                if wanted(status):
+                    return status
+                await self.controller.loop.next_commit(0.5)
+
+    async def until_state(self, job_id: str, state: common_pb2.JobState) -> controller_pb2.JobStatus:
+        return await self.until(job_id, lambda job: job.state == state)
+
+
+def launch_request(name: str, **values: object) -> controller_pb2.LaunchJobRequest:
+    request = controller_pb2.LaunchJobRequest(name=name, replicas=1, **values)  # type: ignore[arg-type]
+    if not request.entrypoint.run_command.argv:
+        request.entrypoint.run_command.argv.append("true")
+    if not request.HasField("resources"):
+        request.resources.cpu_millicores = 100
+        request.resources.memory_bytes = 1 << 20
+    return request
+
+
+async def start(state_dir: Path, config: str = CONFIG, host: str = "127.0.0.1", fresh: bool = False) -> Controller:
+    options = ServeOptions(
+        config=parse_config(config), state_dir=state_dir, host=host, port=0, fresh=fresh, embedded=True
+    )
+    controller = Controller(options)
+    await controller.start()
+    return controller
+
+
+@asynccontextmanager
+async def rig(state_dir: Path, config: str = CONFIG) -> AsyncIterator[Rig]:
+    controller = await start(state_dir, config)
+    client = GrpcAsyncClient(controller.port.url)
+    try:
+        yield Rig(controller, client)
+    finally:
+        await client.close()
+        await controller.stop()
