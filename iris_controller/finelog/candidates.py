@@ -1,0 +1,136 @@
+"""Which pieces of which files a query has to look at, in the order of seq or against it.
+
+Files and extents are skipped by their bounds alone. Extents never overlap in seq, so those of many keys are merged lazily: a reader
+of the last lines touches the newest only. What cannot be read any more is told to the store and left out of the answer, never out of
+its account. Must never decide about a single line.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from iris_controller.finelog.index import GAP_BIT
+from iris_controller.finelog.records import Record, walk
+from iris_controller.finelog.wal import Loss
+from iris_core.wire.gen.iris.v1 import logs_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from iris_controller.finelog.files import OpenFile, WalFile
+    from iris_controller.finelog.index import Extent, KeyRows
+    from iris_controller.finelog.query import Query
+    from iris_controller.finelog.store import Store
+
+log = logging.getLogger("iris.finelog")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An extent that may hold lines that match, and the open file it lies in."""
+
+    extent: Extent
+    file: WalFile
+    opened: OpenFile
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """`lines` lines from `first_seq`; `batch` is None if none of them can match."""
+
+    first_seq: int
+    lines: int
+    batch: logs_pb2.LogBatch | None
+
+
+@dataclass(slots=True)
+class Candidates:
+    """The candidates with lines from `low` to `high - 1`. `faults` collects what could not be read."""
+
+    store: Store
+    query: Query
+    low: int
+    high: int
+    faults: dict[str, None] = field(default_factory=dict)
+
+    def oldest_first(self) -> Iterator[Candidate | None]:
+        """Ascending; None now and then, where nothing was found for a while."""
+        for file in self.store.files:
+            if file.first_seq >= self.high:
+                return
+            opened = self._open(file)
+            yield None
+            if opened is None:
+                continue
+            rows = self._rows(opened)
+            for extent in heapq.merge(*(one.after(self.low - 1) for one in rows), key=lambda one: one.first_seq):
+                if extent.first_seq >= self.high:
+                    return
+                yield Candidate(extent, file, opened) if extent.may_match(self.query) else None
+
+    def newest_first(self) -> Iterator[Candidate | None]:
+        """Descending; None now and then."""
+        for file in reversed(self.store.files):
+            if file.first_seq >= self.high:
+                continue
+            opened = self._open(file)
+            yield None
+            if opened is None:
+                continue
+            rows = self._rows(opened)
+            for extent in heapq.merge(*(one.before(self.high) for one in rows), key=lambda one: -one.first_seq):
+                if extent.last_seq < self.low:
+                    return
+                yield Candidate(extent, file, opened) if extent.may_match(self.query) else None
+
+    def read(self, candidate: Candidate) -> Iterator[Piece]:
+        """The pieces of a candidate, in order."""
+        extent = candidate.extent
+        try:
+            data = candidate.opened.read(extent)
+        except OSError as error:
+            self._fault(candidate.file, error)
+            return
+        # A gap record counts whatever is searched for, so where there is one every line is looked at.
+        test = None if extent.levels & GAP_BIT else self.query.payload_test()
+        expected = extent.first_seq
+        for found in walk(data, self.store.marker, 0, len(data)):
+            if not isinstance(found, Record):
+                continue
+            self._note_loss(candidate.file, expected, found.first_seq - 1)
+            expected = found.last_seq + 1
+            payload = data[found.payload_start : found.end]
+            batch = logs_pb2.LogBatch.FromString(payload) if test is None or test(payload) else None
+            if batch is not None and not self.query.wants_batch(batch):
+                continue
+            yield Piece(found.first_seq, found.lines, batch)
+        self._note_loss(candidate.file, expected, extent.last_seq)
+
+    def _rows(self, opened: OpenFile) -> list[KeyRows]:
+        index = opened.index
+        found = (index.key_rows(key) for key in index.keys(self.query.scope))
+        return [rows for rows in found if rows is not None]
+
+    def _open(self, file: WalFile) -> OpenFile | None:
+        if not file.may_match(self.query):
+            return None
+        try:
+            return self.store.open_files.get(file)
+        except OSError as error:
+            self._fault(file, error)
+            return None
+
+    def _fault(self, file: WalFile, error: OSError) -> None:
+        if isinstance(error, FileNotFoundError):
+            self.faults[f"{file.path.name} was removed while it was read"] = None
+            return
+        what = f"{file.path.name} cannot be read: {error.strerror or error}"
+        self.faults[what] = None
+        log.error("%s", what)
+
+    def _note_loss(self, file: WalFile, first_seq: int, last_seq: int) -> None:
+        if first_seq <= last_seq:
+            self.store.note_loss(file, Loss(first_seq, last_seq))

@@ -1,0 +1,242 @@
+"""A process's own log lines on their way to finelog: a bounded queue that never blocks whoever logs.
+
+`LogShipper.ship` may be called from any thread, also while finelog is down or being replaced: lines wait, and go out in order with
+their numbers, so that finelog drops what it has already. When too much waits the oldest lines go, and a gap record with their count
+takes their place. Must never raise into the code that logs, and never log itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from iris_core.wire.gen.iris.v1 import common_pb2, logs_pb2
+from iris_core.wire.services import method
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import grpc
+
+MAX_QUEUE_BYTES = 8 << 20
+PUSH_BYTES = 1 << 20
+MAX_LINE_BYTES = 256 << 10
+GATHER_SECONDS = 0.05
+PUSH_SECONDS = 10.0
+RETRY_SECONDS = (0.1, 5.0)
+ENTRY_OVERHEAD = 64
+
+
+class LogShipper:
+    """Ships lines under one key as one producer. `start` and `close` belong to an event loop, `ship` to anybody.
+
+    `address` gives `host:port` of finelog as it is now, or None while there is none.
+    """
+
+    def __init__(
+        self, address: Callable[[], str | None], key: str, producer: str, *, max_queue_bytes: int = MAX_QUEUE_BYTES
+    ) -> None:
+        self.lost_lines = 0
+        """Lines that did not fit into the queue, so far."""
+        self._address = address
+        self._key = key
+        self._producer = producer
+        self._max_bytes = max_queue_bytes
+        self._lock = threading.Lock()
+        self._entries: deque[logs_pb2.LogEntry] = deque()
+        self._bytes = 0
+        self._next_number = 0
+        # Lines that went out of the queue unsent: always those right before the first that waits.
+        self._gap = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake = asyncio.Event()
+        self._is_closing = False
+        self._task: asyncio.Task[None] | None = None
+        self._channel: grpc.aio.Channel | None = None
+        self._channel_address = ""
+
+    def ship(
+        self, text: str, *, level: int = common_pb2.LOG_LEVEL_INFO, epoch_ms: int | None = None, source: str = "iris"
+    ) -> None:
+        """Takes one line; returns at once. A line over 256 KiB goes in parts."""
+        when = time.time_ns() // 1_000_000 if epoch_ms is None else epoch_ms
+        data = text.encode(errors="replace")
+        with self._lock:
+            while len(data) > MAX_LINE_BYTES:
+                head = data[:MAX_LINE_BYTES].decode(errors="ignore")
+                data = data[len(head.encode()) :]
+                self._append(head, level, when, source, partial=True)
+            self._append(data.decode(), level, when, source, partial=False)
+            loop = self._loop
+        if loop is not None and not self._wake.is_set():
+            try:
+                loop.call_soon_threadsafe(self._wake.set)
+            except RuntimeError:
+                # The loop is gone: so is everybody who could send it.
+                pass
+
+    def _append(self, data: str, level: int, epoch_ms: int, source: str, *, partial: bool) -> None:
+        entry = logs_pb2.LogEntry(
+            number=self._next_number, epoch_ms=epoch_ms, source=source, data=data, level=level, partial=partial
+        )
+        self._next_number += 1
+        self._entries.append(entry)
+        self._bytes += entry.ByteSize() + ENTRY_OVERHEAD
+        while self._bytes > self._max_bytes and len(self._entries) > 1:
+            self._drop_first()
+
+    def _drop_first(self) -> None:
+        entry = self._entries.popleft()
+        self._bytes -= entry.ByteSize() + ENTRY_OVERHEAD
+        self._gap += 1
+        self.lost_lines += 1
+
+    def start(self) -> None:
+        """Begins to send, on the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._wake.set()
+        self._task = self._loop.create_task(self._run(), name=f"ship {self._key}")
+
+    async def close(self, timeout_s: float = 5.0) -> int:
+        """Sends what waits, for that long at most, and ends. Returns how many lines were left unsent."""
+        self._is_closing = True
+        self._wake.set()
+        if self._task is not None:
+            _, pending = await asyncio.wait([self._task], timeout=timeout_s)
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._disconnect()
+        with self._lock:
+            return len(self._entries)
+
+    async def _run(self) -> None:
+        delay = RETRY_SECONDS[0]
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            if not self._is_closing:
+                await asyncio.sleep(GATHER_SECONDS)
+            while batch := self._next_batch():
+                wait = await self._push(batch)
+                if wait is None:
+                    delay = RETRY_SECONDS[0]
+                    continue
+                await asyncio.sleep(max(delay, wait))
+                delay = min(delay * 2, RETRY_SECONDS[1])
+            if self._is_closing:
+                return
+
+    def _next_batch(self) -> logs_pb2.LogBatch | None:
+        with self._lock:
+            if not self._entries:
+                return None
+            batch = logs_pb2.LogBatch(producer=self._producer, key=self._key)
+            first = self._entries[0]
+            if self._gap:
+                batch.entries.add(
+                    number=first.number - self._gap,
+                    epoch_ms=first.epoch_ms,
+                    source="iris",
+                    data=f"[iris] {self._gap:,} lines were dropped because too many waited for the log store",
+                    level=common_pb2.LOG_LEVEL_WARNING,
+                    gap=self._gap,
+                )
+            size = 0
+            for entry in self._entries:
+                size += entry.ByteSize()
+                if size > PUSH_BYTES and len(batch.entries) > 1:
+                    break
+                batch.entries.append(entry)
+            return batch
+
+    async def _push(self, batch: logs_pb2.LogBatch) -> float | None:
+        """None: finelog has it. Otherwise how many seconds it asks to wait."""
+        import grpc
+
+        address = self._address()
+        if address is None:
+            return 0.0
+        try:
+            answer = await self._call(address)(logs_pb2.PushLogsRequest(batches=[batch]), timeout=PUSH_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
+                # It would be refused for ever, and everything behind it would wait.
+                self._give_up(batch)
+                return None
+            return _asked_to_wait(error)
+        for mark in answer.marks:
+            if mark.producer == self._producer:
+                self._forget_below(mark.next_number)
+        return None
+
+    def _give_up(self, batch: logs_pb2.LogBatch) -> None:
+        with self._lock:
+            while self._entries and self._entries[0].number <= batch.entries[-1].number:
+                self._drop_first()
+
+    def _forget_below(self, number: int) -> None:
+        with self._lock:
+            while self._entries and self._entries[0].number < number:
+                self._bytes -= self._entries.popleft().ByteSize() + ENTRY_OVERHEAD
+            first = self._entries[0].number if self._entries else self._next_number
+            self._gap = min(self._gap, max(0, first - number))
+
+    def _call(self, address: str) -> Callable[..., Any]:
+        import grpc
+
+        if self._channel is None or address != self._channel_address:
+            old, self._channel = (
+                self._channel,
+                grpc.aio.insecure_channel(
+                    address,
+                    options=[("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 2000)],
+                ),
+            )
+            self._channel_address = address
+            if old is not None:
+                asyncio.get_running_loop().create_task(old.close())
+        push = method("LogService/PushLogs")
+        return self._channel.unary_unary(
+            push.path,
+            request_serializer=push.request.SerializeToString,
+            response_deserializer=push.response.FromString,
+        )
+
+    async def _disconnect(self) -> None:
+        if self._channel is not None:
+            await self._channel.close()
+            self._channel = None
+
+
+def _asked_to_wait(error: grpc.aio.AioRpcError) -> float:
+    for name, value in error.trailing_metadata() or ():
+        if name == "iris-error-detail-bin" and isinstance(value, bytes):
+            return common_pb2.ErrorDetail.FromString(value).retry_after_ms / 1000
+    return 0.0
+
+
+class ShippingHandler(logging.Handler):
+    """Gives every record of a logger to a shipper."""
+
+    LEVELS = (
+        (logging.CRITICAL, common_pb2.LOG_LEVEL_CRITICAL),
+        (logging.ERROR, common_pb2.LOG_LEVEL_ERROR),
+        (logging.WARNING, common_pb2.LOG_LEVEL_WARNING),
+        (logging.INFO, common_pb2.LOG_LEVEL_INFO),
+    )
+
+    def __init__(self, shipper: LogShipper) -> None:
+        super().__init__()
+        self._shipper = shipper
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = next((ours for theirs, ours in self.LEVELS if record.levelno >= theirs), common_pb2.LOG_LEVEL_DEBUG)
+        try:
+            self._shipper.ship(self.format(record), level=level, epoch_ms=int(record.created * 1000))
+        except Exception:
+            self.handleError(record)

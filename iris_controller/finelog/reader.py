@@ -1,0 +1,272 @@
+"""Reading: one query against the files as they are now, done in slices.
+
+Lines are chosen by seq, the order in which they were stored. Forward, an answer holds the first `max_lines` that match behind the
+cursor; with `tail` the last ones, read backwards from the end, so that the last hundred of a million lines cost one extent. A prefix
+covers several keys: its lines are chosen in the same way and handed out in the order of (epoch_ms, key, seq), so ranks interleave by
+time and the same page reads the same every time.
+
+The cursor of an answer is a promise: every matching line at or below it was given, or (tail) is older than what was given. So whoever
+goes on from it neither misses a line nor sees one twice, whatever the order inside an answer, and whether the answer was cut by lines,
+bytes or time.
+
+An answer that leaves something out says so and why. Must never run on an event loop.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from iris_controller.finelog.candidates import Candidate, Candidates, Piece
+from iris_core.wire.gen.iris.v1 import logs_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from iris_controller.finelog.query import Query
+    from iris_controller.finelog.store import Store
+
+MAX_ANSWER_BYTES = 8 << 20
+MAX_SECONDS = 2.0
+"""How long one answer is worked on."""
+MORE_SECONDS = 0.05
+"""How long a full answer goes on to find out whether, and how much, it leaves out."""
+LINE_OVERHEAD = 96
+"""Bytes of a line in an answer besides its text, about."""
+
+
+class Line(NamedTuple):
+    """A line that matches. Compares in the order in which the lines of several keys are shown."""
+
+    epoch_ms: int
+    key: str
+    seq: int
+    number: int
+    source: str
+    data: str
+    raw: bytes
+    level: int
+    attempt_uid: str
+    partial: bool
+    gap: int
+
+
+class Scan:
+    """One read of a store. Call `step` until it returns True, then `answer`, once."""
+
+    def __init__(
+        self, store: Store, query: Query, *, max_bytes: int = MAX_ANSWER_BYTES, max_seconds: float = MAX_SECONDS
+    ) -> None:
+        self._store = store
+        self._query = query
+        self._max_bytes = max_bytes
+        self._max_seconds = max_seconds
+        self._deadline = time.monotonic() + max_seconds
+        # Before the files are looked at: then they hold every line up to it.
+        self._last_seq = store.last_seq
+        self._low = query.cursor + 1
+        self._high = min(self._last_seq + 1, query.before or self._last_seq + 1)
+        self._candidates = Candidates(store, query, self._low, self._high)
+        self._test = query.line_test()
+        self._lines: list[Line] = []
+        self._bytes = 0
+        self._matched = 0
+        self._scanned = 0
+        self._lost_lines = 0
+        self._is_full = False
+        self._left_out = ""
+        # Forward: all up to it was looked at. Tail: all from it on.
+        self._edge = self._high if query.tail else query.cursor
+        self._work = self._backward() if query.tail else self._forward()
+
+    def step(self, seconds: float) -> bool:
+        """Works for about that long. True: the answer is ready."""
+        until = time.monotonic() + seconds
+        for _ in self._work:
+            now = time.monotonic()
+            if now >= self._deadline:
+                self._left_out = self._left_out or self._why_unfinished()
+                return True
+            if now >= until:
+                return False
+        return True
+
+    def answer(self) -> logs_pb2.FetchLogsResponse:
+        """What was found."""
+        query = self._query
+        lines = self._lines
+        if query.scope.prefix:
+            lines.sort()
+        elif query.tail:
+            lines.reverse()
+        reasons = self._reasons()
+        response = logs_pb2.FetchLogsResponse(
+            cursor=max(query.cursor, self._high - 1) if query.tail else self._edge,
+            shown=len(lines),
+            matched=self._matched,
+            scanned=self._scanned,
+            capped=bool(reasons),
+            capped_reason="; ".join(reasons),
+            last_seq=self._last_seq,
+            from_seq=self._edge if query.tail and self._left_out else 0,
+        )
+        for line in lines:
+            response.entries.add(
+                seq=line.seq,
+                key=line.key,
+                epoch_ms=line.epoch_ms,
+                source=line.source,
+                data=line.data,
+                raw=line.raw,
+                level=line.level,
+                attempt_uid=line.attempt_uid,
+                attempt_id=attempt_number(line.key),
+                number=line.number,
+                partial=line.partial,
+                gap=line.gap,
+            )
+        return response
+
+    # Forward ------------------------------------------------------------------------------------------------------
+
+    def _forward(self) -> Iterator[None]:
+        for candidate in self._candidates.oldest_first():
+            if candidate is not None:
+                extent = candidate.extent
+                self._edge = max(self._edge, extent.first_seq - 1)
+                for piece in self._candidates.read(candidate):
+                    self._take_forward(piece)
+                    if self._left_out:
+                        return
+                self._edge = max(self._edge, min(extent.last_seq, self._high - 1))
+            yield
+        self._edge = max(self._edge, self._high - 1)
+
+    def _take_forward(self, piece: Piece) -> None:
+        start, stop = self._range(piece)
+        if piece.batch is not None:
+            for place in range(start, stop):
+                if self._passes(piece.batch.entries[place]):
+                    self._take(piece.batch, place, piece.first_seq + place)
+                    if self._left_out:
+                        self._edge = piece.first_seq + place - 1
+                        stop = place + 1
+                        break
+        self._scanned += max(0, stop - start)
+
+    # Backward -----------------------------------------------------------------------------------------------------
+
+    def _backward(self) -> Iterator[None]:
+        candidates = self._candidates.newest_first()
+        for candidate in candidates:
+            if candidate is not None:
+                extent = candidate.extent
+                for piece in reversed(list(self._candidates.read(candidate))):
+                    self._take_backward(piece)
+                    if self._left_out:
+                        if self._test is None:
+                            self._matched += self._edge - 1 - max(extent.first_seq, self._low)
+                            yield from self._count(candidates)
+                        return
+                self._edge = min(self._edge, max(extent.first_seq, self._low))
+            yield
+        self._edge = self._low
+
+    def _take_backward(self, piece: Piece) -> None:
+        start, stop = self._range(piece)
+        if piece.batch is not None:
+            for place in range(stop - 1, start - 1, -1):
+                if self._passes(piece.batch.entries[place]):
+                    self._take(piece.batch, place, piece.first_seq + place)
+                    if self._left_out:
+                        self._edge = piece.first_seq + place + 1
+                        start = place
+                        break
+        self._scanned += max(0, stop - start)
+
+    def _count(self, older: Iterator[Candidate | None]) -> Iterator[None]:
+        """Goes on through the bounds alone, for `matched`, as long as they tell."""
+        for candidate in older:
+            if candidate is not None:
+                extent = candidate.extent
+                if not extent.all_match(self._query):
+                    return
+                self._matched += extent.last_seq - max(extent.first_seq, self._low) + 1
+            yield
+
+    # One line -----------------------------------------------------------------------------------------------------
+
+    def _range(self, piece: Piece) -> tuple[int, int]:
+        """The places of the lines inside the bounds of seq."""
+        return max(0, self._low - piece.first_seq), min(piece.lines, self._high - piece.first_seq)
+
+    def _passes(self, entry: logs_pb2.LogEntry) -> bool:
+        if self._test is None or self._test(entry):
+            return True
+        if entry.gap and self._query.holds_times(entry.epoch_ms, entry.epoch_ms):
+            self._lost_lines += entry.gap
+        return False
+
+    def _take(self, batch: logs_pb2.LogBatch, place: int, seq: int) -> None:
+        self._matched += 1
+        if self._is_full:
+            self._left_out = self._why_full()
+            return
+        entry = batch.entries[place]
+        line = Line(
+            entry.epoch_ms,
+            batch.key,
+            seq,
+            entry.number,
+            entry.source,
+            entry.data,
+            entry.raw,
+            entry.level,
+            batch.attempt_uid,
+            entry.partial,
+            entry.gap,
+        )
+        size = len(line.data.encode()) + len(line.raw) + len(line.key) + LINE_OVERHEAD
+        if self._lines and self._bytes + size > self._max_bytes:
+            self._left_out = f"one answer holds at most {self._max_bytes:,} bytes"
+            self._hurry()
+            return
+        self._lines.append(line)
+        self._bytes += size
+        if len(self._lines) >= self._query.max_lines:
+            self._is_full = True
+            self._hurry()
+
+    def _hurry(self) -> None:
+        self._deadline = min(self._deadline, time.monotonic() + MORE_SECONDS)
+
+    # The account ----------------------------------------------------------------------------------------------------
+
+    def _why_full(self) -> str:
+        return f"{self._query.max_lines:,} lines were asked for"
+
+    def _why_unfinished(self) -> str:
+        if self._is_full:
+            return f"{self._why_full()}, and what follows was not searched"
+        return f"the search stopped after {self._max_seconds:g} s"
+
+    def _reasons(self) -> list[str]:
+        """Why lines that match may be missing from the answer."""
+        query = self._query
+        ledger = self._store.ledger
+        reasons = [self._left_out] if self._left_out else []
+        first, last = (self._edge, self._high - 1) if query.tail else (self._low, self._edge)
+        reached_start = not query.tail or self._edge <= self._low
+        if reached_start and (removed := ledger.removed_lines(query)):
+            reasons.append(f"{removed:,} older lines were removed by retention, up to seq {ledger.removed_seq}")
+        for loss in ledger.lost_between(first, last):
+            reasons.append(f"lines with seq {loss.first_seq} to {loss.last_seq} were lost to damage on disk")
+        if self._lost_lines and query.filters_content:
+            reasons.append(f"{self._lost_lines:,} lines in between were lost before they were stored")
+        return reasons + list(self._candidates.faults)
+
+
+def attempt_number(key: str) -> int:
+    """The attempt that a log key names behind its last colon; 0 if it names none."""
+    number = key.rpartition(":")[2] if ":" in key else ""
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 10 else 0

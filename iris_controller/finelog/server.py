@@ -1,0 +1,145 @@
+"""The finelog process: opens the store, serves it until it is told to stop, and leaves nothing half done.
+
+Without authentication of its own it listens on loopback; whoever listens elsewhere says so. On SIGTERM it takes nothing new, ends the
+waits, stores what it has, and exits. Must never listen before the store is whole, nor share its port with another process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import ipaddress
+import logging
+import os
+import secrets
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import grpc
+import uvloop
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from iris_controller.finelog.endpoint import Endpoint, FolderLock, process_start_time
+from iris_controller.finelog.service import LogService
+from iris_controller.finelog.store import MAX_BYTES, Store
+from iris_core.contracts import IrisError, UsageFailed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+log = logging.getLogger("iris.finelog")
+
+STOP_SECONDS = 5.0
+MAX_MESSAGE_BYTES = 16 << 20
+SERVICE = "iris.v1.LogService"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What `finelog serve` was told."""
+
+    data_dir: Path
+    host: str = "127.0.0.1"
+    port: int = 0
+    endpoint_file: Path | None = None
+    allow_remote: bool = False
+    max_bytes: int = MAX_BYTES
+    release: str = ""
+
+
+def run(settings: Settings) -> None:
+    """Serves until SIGTERM or SIGINT. Raises IrisError (one line for the operator), OSError."""
+    if not settings.allow_remote and not _is_loopback(settings.host):
+        raise UsageFailed(
+            f"{settings.host} is reachable from other machines, and finelog knows no credentials",
+            hint="bind a loopback address, or give --allow-remote where the network is trusted",
+        )
+    # A scan in a thread gives way to the loop after half a millisecond, not five.
+    sys.setswitchinterval(0.0005)
+    with FolderLock(settings.data_dir):
+        store = Store(settings.data_dir, max_bytes=settings.max_bytes)
+        try:
+            # What was made while starting stays: the collector need not look at it again.
+            gc.collect()
+            gc.freeze()
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(_serve(settings, store))
+        finally:
+            store.close()
+
+
+async def _serve(settings: Settings, store: Store) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    service = LogService(store)
+    try:
+        server = grpc.aio.server(
+            options=[
+                # Two processes on one port would each get half of the calls.
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+                ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+            ]
+        )
+        server.add_generic_rpc_handlers((service.handlers(),))
+        healthy = health.aio.HealthServicer()  # type: ignore[attr-defined]  # set at import
+        health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+        reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+        port = _bind(server, settings.host, settings.port)
+        await server.start()
+        for name in ("", SERVICE):
+            await healthy.set(name, health_pb2.HealthCheckResponse.SERVING)
+        endpoint = Endpoint(
+            host=settings.host,
+            port=port,
+            pid=os.getpid(),
+            start_time=process_start_time(),
+            started_ms=time.time_ns() // 1_000_000,
+            boot_id=secrets.token_hex(8),
+            release=settings.release,
+        )
+        if settings.endpoint_file is not None:
+            endpoint.write(settings.endpoint_file)
+        log.info(
+            "finelog serves %s on %s, %d lines, boot %s",
+            settings.data_dir, _address(settings.host, port), store.last_seq, endpoint.boot_id,
+        )  # fmt: skip
+        await stopping.wait()
+        log.info("finelog stops: finishing what is under way")
+        await healthy.enter_graceful_shutdown()
+        service.end_waits()
+        await server.stop(STOP_SECONDS)
+    finally:
+        await service.close()
+    log.info("finelog stopped; everything acknowledged is on disk")
+
+
+def _bind(server: grpc.aio.Server, host: str, port: int) -> int:
+    address = _address(host, port)
+    try:
+        bound = server.add_insecure_port(address)
+    except RuntimeError:
+        bound = 0
+    if not bound:
+        raise IrisError(
+            f"finelog cannot listen on {address}: the port is in use, or the address is not of this machine",
+            hint="give another --port, or 0 for any free one",
+        )
+    return bound
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

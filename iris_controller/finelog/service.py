@@ -1,0 +1,141 @@
+"""LogService over gRPC: bytes in, bytes out, errors with their detail.
+
+Requests are decoded here and not by gRPC, so that a malformed one is an INVALID_ARGUMENT, and large ones are decoded off the loop.
+Reads run in slices on a few threads and take turns; a caller that goes away ends its read at the next slice. A slow caller holds one
+answer in memory, and the more of those there are the smaller the answers get. Must never do file work on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from iris_controller.finelog import query as queries
+from iris_controller.finelog.ingest import Ingest, marks_of
+from iris_controller.finelog.reader import MAX_ANSWER_BYTES, Scan
+from iris_controller.finelog.waiters import Waiters
+from iris_controller.rpc.errors import RpcError, as_rpc_error, invalid
+from iris_core.wire.gen.iris.v1 import logs_pb2
+from iris_core.wire.services import method
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from iris_controller.finelog.query import Query
+    from iris_controller.finelog.store import Store
+
+log = logging.getLogger("iris.finelog")
+
+READERS = 2
+SLICE_SECONDS = 0.02
+UNSENT_BYTES = 64 << 20
+"""Answers that callers have not taken yet; as this fills up, answers get smaller."""
+MIN_ANSWER_BYTES = 256 << 10
+
+
+class LogService:
+    """The two methods, on one event loop."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiters = Waiters()
+        self._ingest = Ingest(store, self._waiters.notify)
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="finelog-reader")
+        self._unsent_bytes = 0
+
+    async def push_logs(self, raw: bytes) -> bytes:
+        """`PushLogs`. Raises RpcError."""
+        return (await self._ingest.push(raw)).SerializeToString()
+
+    async def fetch_logs(self, raw: bytes) -> bytes:
+        """`FetchLogs`. Raises RpcError."""
+        try:
+            request = logs_pb2.FetchLogsRequest.FromString(raw)
+        except DecodeError as error:
+            raise invalid("", "this is no FetchLogsRequest", code="malformed") from error
+        query = queries.parse(request)
+        if query.cursor > self._store.last_seq:
+            raise RpcError(
+                "OUT_OF_RANGE",
+                f"the cursor {query.cursor} is ahead of the store, which ends at {self._store.last_seq}",
+                code="cursor_ahead",
+                field="cursor",
+                hint="the store was replaced: read again from the start",
+            )
+        # Nothing new ever comes below `before`.
+        wait_seconds = 0.0 if query.before else queries.wait_ms(request) / 1000
+        response = await self._read(query, list(request.producers), wait_seconds)
+        return response.SerializeToString()
+
+    async def _read(self, query: Query, producers: list[str], wait_seconds: float) -> logs_pb2.FetchLogsResponse:
+        deadline = time.monotonic() + wait_seconds
+        scanned = 0
+        with self._waiters.join(query.scope) as waiter:
+            while True:
+                # Before the lines are read: all lines below a mark are in this answer or behind its cursor.
+                marks = marks_of(self._store, producers)
+                response = await self._scan(query)
+                response.marks.extend(marks)
+                scanned += response.scanned
+                response.scanned = scanned
+                if response.entries or response.capped or waiter.is_ended:
+                    return response
+                if not await waiter.wait(deadline - time.monotonic()):
+                    return response
+                query = replace(query, cursor=response.cursor)
+
+    async def _scan(self, query: Query) -> logs_pb2.FetchLogsResponse:
+        loop = asyncio.get_running_loop()
+        room = max(MIN_ANSWER_BYTES, min(MAX_ANSWER_BYTES, (UNSENT_BYTES - self._unsent_bytes) // 4))
+        scan = Scan(self._store, query, max_bytes=room)
+        while not await loop.run_in_executor(self._readers, scan.step, SLICE_SECONDS):
+            pass
+        return await loop.run_in_executor(self._readers, scan.answer)
+
+    def handlers(self) -> grpc.GenericRpcHandler[Any, Any]:
+        """What a gRPC server is given."""
+        pairs: list[tuple[str, Callable[[bytes], Awaitable[bytes]]]] = [
+            ("LogService/PushLogs", self.push_logs),
+            ("LogService/FetchLogs", self.fetch_logs),
+        ]
+        found = {
+            method(name).name: grpc.unary_unary_rpc_method_handler(self._guard(name, call)) for name, call in pairs
+        }
+        return grpc.method_handlers_generic_handler("iris.v1.LogService", found)
+
+    def _guard(self, name: str, call: Callable[[bytes], Awaitable[bytes]]) -> Callable[..., Awaitable[bytes]]:
+        async def handle(raw: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
+            try:
+                answer = await call(raw)
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                fault = as_rpc_error(error, name)
+                await context.abort(fault.grpc_code(), fault.message, fault.metadata())
+            size = len(answer)
+
+            def sent(_: object) -> None:
+                self._unsent_bytes -= size
+
+            self._unsent_bytes += size
+            context.add_done_callback(sent)  # type: ignore[arg-type]  # the stubs name its parameter
+            return answer
+
+        return handle
+
+    def end_waits(self) -> None:
+        """Readers that wait are answered with what there is."""
+        self._waiters.close()
+
+    async def close(self) -> None:
+        """Stores what waits and ends the threads. Call it when no request is under way any more."""
+        self.end_waits()
+        await self._ingest.close()
+        await asyncio.to_thread(self._readers.shutdown)

@@ -1,0 +1,241 @@
+"""The store: a folder of write-ahead files, what is in them, and one way to add lines.
+
+`commit` gives seqs, writes, syncs, and only then lets readers see the lines and producers' marks move; a seq that a reader saw is
+never given to another line. One thread commits; any thread reads, from immutable tuples and from indexes that only grow.
+
+When the file is full a new one is started; a thread of the store's own writes the index of the old one, saves the ledger and removes
+the oldest files beyond `max_bytes`. Nothing that thread fails at loses a line. Must never start empty where files are.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from iris_controller.finelog import opening, sidecar
+from iris_controller.finelog.batches import Batch, admit
+from iris_controller.finelog.files import OpenFiles, WalFile
+from iris_controller.finelog.index import Extent, LiveIndex, attempt_hash
+from iris_controller.finelog.ledger import Removed
+from iris_controller.finelog.records import FILE_BYTES, pack
+from iris_controller.finelog.wal import AppendFile, Loss, Sync, file_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+log = logging.getLogger("iris.finelog")
+
+FILE_LIMIT = 64 << 20
+MAX_BYTES = 20 << 30
+
+
+class Store:
+    """See the module. Opening raises StoreUnusable, OSError."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        file_limit: int = FILE_LIMIT,
+        max_bytes: int = MAX_BYTES,
+        sync: Sync = os.fdatasync,
+    ) -> None:
+        self.folder = folder
+        self._file_limit = file_limit
+        self._max_bytes = max_bytes
+        self._sync = sync
+        self._lock = Lock()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.marker = opening.identity(folder)
+        self.ledger = opening.load_ledger(folder)
+        self.open_files = OpenFiles(self.marker, self.note_loss)
+        opened = opening.load_files(folder, self.marker, self.ledger, self.open_files, self.note_loss, sync)
+        self._files = opened.files
+        self._append = opened.append
+        self.last_seq = self.ledger.next_seq - 1
+        """Every line up to here is on disk and readable."""
+        self._keeper = ThreadPoolExecutor(1, thread_name_prefix="finelog-keeper")
+
+    @property
+    def files(self) -> tuple[WalFile, ...]:
+        """The files, oldest first. Take `last_seq` before them: then none of its lines is missed."""
+        return self._files
+
+    @property
+    def total_bytes(self) -> int:
+        """What the write-ahead files take."""
+        return sum(file.size for file in self._files)
+
+    def mark(self, producer: str) -> int:
+        """The number of the first line of `producer` that is not durable here."""
+        return self.ledger.marks.get(producer, 0)
+
+    def note_loss(self, file: WalFile, loss: Loss) -> None:
+        """Says once that acknowledged lines cannot be read any more, and remembers it for those who read there."""
+        with self._lock:
+            is_new = self.ledger.note_loss(loss)
+        if is_new:
+            log.error(
+                "damage in %s: lines with seq %d to %d are lost, the rest is served",
+                file.path,
+                loss.first_seq,
+                loss.last_seq,
+            )
+
+    # Writing -----------------------------------------------------------------------------------------------------
+
+    def commit(self, batches: Iterable[Batch], now_ms: int) -> set[str]:
+        """Stores what is new of `batches`, all of it or nothing; returns the keys that got lines.
+
+        Durable when it returns. Raises OSError: then nothing was stored and it may be tried again.
+        """
+        marks: dict[str, int] = {}
+        fresh: list[Batch] = []
+        for whole in batches:
+            producer = whole.message.producer
+            batch = admit(whole, marks.get(producer, self.mark(producer)), now_ms)
+            if batch is not None:
+                marks[producer] = batch.span.end
+                fresh.append(batch)
+        if not fresh:
+            return set()
+        target = self._writable()
+        offset = target.synced
+        next_seq = self.ledger.next_seq
+        pieces: list[bytes] = []
+        extents: list[Extent] = []
+        for batch in fresh:
+            lines = len(batch.message.entries)
+            header = pack(self.marker, next_seq, lines, target.synced, batch.payload)
+            pieces += (header, batch.payload)
+            length = len(header) + len(batch.payload)
+            extents.append(_extent(batch, offset, length, next_seq, lines))
+            offset += length
+            next_seq += lines
+        target.append(b"".join(pieces))
+        file = self._files[-1]
+        assert file.live is not None
+        for batch, extent in zip(fresh, extents, strict=True):
+            file.live.add(batch.message.key, extent, batch.message.producer, batch.span.end)
+        with self._lock:
+            file.size = offset
+            file.take_bounds(file.live)
+            self.last_seq = next_seq - 1
+            self.ledger.next_seq = next_seq
+            self.ledger.note_marks(marks.items(), self.last_seq)
+        return {batch.message.key for batch in fresh}
+
+    def _writable(self) -> AppendFile:
+        current = self._append
+        if current is not None and current.is_trusted and current.synced < self._file_limit:
+            return current
+        first_seq = self.ledger.next_seq
+        started = AppendFile.start(self.folder / file_name(first_seq), self.marker, first_seq, self._sync)
+        if current is not None:
+            current.close()
+        self._append = started
+        self._begin_file(started.path, first_seq)
+        return started
+
+    def _begin_file(self, path: Path, first_seq: int) -> None:
+        file = WalFile(path, first_seq)
+        file.live = LiveIndex(first_seq)
+        with self._lock:
+            # One that never held a line has the name of its successor, and gave way to it.
+            kept = tuple(old for old in self._files if old.path != path)
+            self._files = (*kept, file)
+            finished = kept[-1] if kept else None
+            if finished is not None:
+                finished.limit_seq = first_seq
+            self.ledger.last_file, self.ledger.synced = first_seq, FILE_BYTES
+        self.open_files.forget(file)
+        if finished is not None:
+            self._keeper.submit(self._keep, finished.last_seq)
+
+    # Keeping -----------------------------------------------------------------------------------------------------
+
+    def _keep(self, covers_seq: int) -> None:
+        try:
+            for file in self._files[:-1]:
+                self._seal(file)
+            self._save_ledger(covers_seq)
+            self._remove_old()
+        except OSError as error:
+            log.warning("housekeeping of %s is put off: %s", self.folder, error)
+        except Exception:
+            log.exception("housekeeping of %s failed", self.folder)
+
+    def _seal(self, file: WalFile) -> None:
+        if file.live is not None:
+            sidecar.write(file.sidecar_path, file.live, file.size)
+            file.live = None
+            self.open_files.forget(file)
+
+    def _save_ledger(self, covers_seq: int) -> None:
+        with self._lock:
+            self.ledger.covers_seq = max(self.ledger.covers_seq, covers_seq)
+            if self._append is not None:
+                self.ledger.synced = self._append.synced
+            copy = self.ledger.snapshot()
+        copy.save(self.folder / "ledger.json")
+
+    def _remove_old(self) -> None:
+        while self.total_bytes > self._max_bytes and len(self._files) > 1:
+            oldest = self._files[0]
+            removed = self._count(oldest)
+            with self._lock:
+                self._files = tuple(file for file in self._files if file is not oldest)
+                for key, what in removed.items():
+                    self.ledger.note_removed(key, what)
+                self.ledger.forget_gone(self._files[0].first_seq)
+            # Remembered first: lines must not vanish without a word.
+            self._save_ledger(self.ledger.covers_seq)
+            oldest.path.unlink(missing_ok=True)
+            oldest.sidecar_path.unlink(missing_ok=True)
+            self.open_files.forget(oldest)
+            log.info("removed %s, seq %d to %d, to stay below %d bytes",
+                     oldest.path.name, oldest.first_seq, oldest.last_seq, self._max_bytes)  # fmt: skip
+
+    def _count(self, file: WalFile) -> dict[str, Removed]:
+        index = self.open_files.get(file).index
+        found: dict[str, Removed] = {}
+        for key in index.all_keys():
+            rows = index.key_rows(key)
+            extents = list(rows.after(0)) if rows is not None else []
+            found[key] = Removed(
+                sum(extent.lines for extent in extents),
+                max(extent.incarnation for extent in extents),
+                max(extent.latest_ms for extent in extents),
+                extents[-1].last_seq,
+            )
+        return found
+
+    def close(self) -> None:
+        """Finishes what is under way. The next start then needs no guess about where the last file ended."""
+        self._keeper.shutdown(wait=True)
+        try:
+            self._save_ledger(self.ledger.covers_seq)
+        except OSError as error:
+            log.warning("the ledger of %s was not saved: %s", self.folder, error)
+        if self._append is not None:
+            self._append.close()
+            self._append = None
+        self.open_files.close()
+
+
+def _extent(batch: Batch, offset: int, length: int, first_seq: int, lines: int) -> Extent:
+    return Extent(
+        offset,
+        length,
+        first_seq,
+        lines,
+        batch.span.earliest_ms,
+        batch.span.latest_ms,
+        batch.span.levels,
+        batch.message.incarnation,
+        attempt_hash(batch.message.attempt_uid),
+    )
