@@ -186,7 +186,8 @@ class Planner:
             if not shape.exhausted or shape.queued is not None:
                 self._enqueue(shape)
         bucket.reason = model.reasons.get(job_id, "")
-        if bucket.shape.exhausted and bucket.reason != bucket.shape.reason:
+        waits = bucket.shape.exhausted and bucket.shape.queued is None
+        if waits and bucket.reason != bucket.shape.reason:
             self._say(bucket)
 
     def _shape(self, job: Job) -> Shape:
