@@ -12,15 +12,16 @@ import logging
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
+from iris_controller.rpc.errors import RpcError
+from iris_controller.rpc.passthrough import PassThrough
 from iris_core.wire.gen.iris.v1 import common_pb2, logs_pb2
 from iris_core.wire.services import method
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import grpc
 
 MAX_QUEUE_BYTES = 8 << 20
 PUSH_BYTES = 1 << 20
@@ -34,15 +35,13 @@ ENTRY_OVERHEAD = 64
 class LogShipper:
     """Ships lines under one key as one producer. `start` and `close` belong to an event loop, `ship` to anybody.
 
-    `address` gives `host:port` of finelog as it is now, or None while there is none.
+    `address` gives `host:port` of finelog as it is now, "" while there is none.
     """
 
     def __init__(
-        self, address: Callable[[], str | None], key: str, producer: str, *, max_queue_bytes: int = MAX_QUEUE_BYTES
+        self, address: Callable[[], str], key: str, producer: str, *, max_queue_bytes: int = MAX_QUEUE_BYTES
     ) -> None:
-        self.lost_lines = 0
-        """Lines that did not fit into the queue, so far."""
-        self._address = address
+        self._finelog = PassThrough(address, "the log store")
         self._key = key
         self._producer = producer
         self._max_bytes = max_queue_bytes
@@ -50,17 +49,26 @@ class LogShipper:
         self._entries: deque[logs_pb2.LogEntry] = deque()
         self._bytes = 0
         self._next_number = 0
-        # Lines that went out of the queue unsent: always those right before the first that waits.
+        # Lines that went out of the queue: always those right before the first that waits.
         self._gap = 0
+        self._told_lost = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
-        self._is_closing = False
+        self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._channel: grpc.aio.Channel | None = None
-        self._channel_address = ""
+
+    @property
+    def lost_lines(self) -> int:
+        """Lines that had to go for want of room, or because finelog refuses them."""
+        return self._told_lost + self._gap
 
     def ship(
-        self, text: str, *, level: int = common_pb2.LOG_LEVEL_INFO, epoch_ms: int | None = None, source: str = "iris"
+        self,
+        text: str,
+        *,
+        level: common_pb2.LogLevel = common_pb2.LOG_LEVEL_INFO,
+        epoch_ms: int | None = None,
+        source: str = "iris",
     ) -> None:
         """Takes one line; returns at once. A line over 256 KiB goes in parts."""
         when = time.time_ns() // 1_000_000 if epoch_ms is None else epoch_ms
@@ -79,7 +87,7 @@ class LogShipper:
                 # The loop is gone: so is everybody who could send it.
                 pass
 
-    def _append(self, data: str, level: int, epoch_ms: int, source: str, *, partial: bool) -> None:
+    def _append(self, data: str, level: common_pb2.LogLevel, epoch_ms: int, source: str, *, partial: bool) -> None:
         entry = logs_pb2.LogEntry(
             number=self._next_number, epoch_ms=epoch_ms, source=source, data=data, level=level, partial=partial
         )
@@ -93,7 +101,6 @@ class LogShipper:
         entry = self._entries.popleft()
         self._bytes -= entry.ByteSize() + ENTRY_OVERHEAD
         self._gap += 1
-        self.lost_lines += 1
 
     def start(self) -> None:
         """Begins to send, on the running loop."""
@@ -103,14 +110,14 @@ class LogShipper:
 
     async def close(self, timeout_s: float = 5.0) -> int:
         """Sends what waits, for that long at most, and ends. Returns how many lines were left unsent."""
-        self._is_closing = True
+        self._closing.set()
         self._wake.set()
         if self._task is not None:
             _, pending = await asyncio.wait([self._task], timeout=timeout_s)
             for task in pending:
                 task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        await self._disconnect()
+        await self._finelog.close()
         with self._lock:
             return len(self._entries)
 
@@ -119,17 +126,26 @@ class LogShipper:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            if not self._is_closing:
+            if not self._closing.is_set():
                 await asyncio.sleep(GATHER_SECONDS)
             while batch := self._next_batch():
                 wait = await self._push(batch)
                 if wait is None:
                     delay = RETRY_SECONDS[0]
                     continue
-                await asyncio.sleep(max(delay, wait))
+                await self._pause(max(delay, wait))
                 delay = min(delay * 2, RETRY_SECONDS[1])
-            if self._is_closing:
+            if self._closing.is_set():
                 return
+
+    async def _pause(self, seconds: float) -> None:
+        """Waits; only for a moment when there is little time left."""
+        if self._closing.is_set():
+            await asyncio.sleep(RETRY_SECONDS[0])
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closing.wait()
 
     def _next_batch(self) -> logs_pb2.LogBatch | None:
         with self._lock:
@@ -156,22 +172,20 @@ class LogShipper:
 
     async def _push(self, batch: logs_pb2.LogBatch) -> float | None:
         """None: finelog has it. Otherwise how many seconds it asks to wait."""
-        import grpc
-
-        address = self._address()
-        if address is None:
-            return 0.0
+        request = logs_pb2.PushLogsRequest(batches=[batch]).SerializeToString()
         try:
-            answer = await self._call(address)(logs_pb2.PushLogsRequest(batches=[batch]), timeout=PUSH_SECONDS)
-        except grpc.aio.AioRpcError as error:
-            if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
+            answer, _ = await self._finelog.unary(method("LogService/PushLogs"), request, PUSH_SECONDS)
+        except RpcError as error:
+            if error.status == "INVALID_ARGUMENT":
                 # It would be refused for ever, and everything behind it would wait.
                 self._give_up(batch)
                 return None
-            return _asked_to_wait(error)
-        for mark in answer.marks:
-            if mark.producer == self._producer:
-                self._forget_below(mark.next_number)
+            return error.retry_after_ms / 1000
+        marks = logs_pb2.PushLogsResponse.FromString(answer).marks
+        mark = next((mark.next_number for mark in marks if mark.producer == self._producer), 0)
+        if mark <= batch.entries[0].number:
+            return 0.0
+        self._forget_below(mark, batch.entries[0].gap)
         return None
 
     def _give_up(self, batch: logs_pb2.LogBatch) -> None:
@@ -179,45 +193,14 @@ class LogShipper:
             while self._entries and self._entries[0].number <= batch.entries[-1].number:
                 self._drop_first()
 
-    def _forget_below(self, number: int) -> None:
+    def _forget_below(self, number: int, told_lost: int) -> None:
         with self._lock:
             while self._entries and self._entries[0].number < number:
                 self._bytes -= self._entries.popleft().ByteSize() + ENTRY_OVERHEAD
             first = self._entries[0].number if self._entries else self._next_number
+            # Lines that went while they were on their way arrived after all.
             self._gap = min(self._gap, max(0, first - number))
-
-    def _call(self, address: str) -> Callable[..., Any]:
-        import grpc
-
-        if self._channel is None or address != self._channel_address:
-            old, self._channel = (
-                self._channel,
-                grpc.aio.insecure_channel(
-                    address,
-                    options=[("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 2000)],
-                ),
-            )
-            self._channel_address = address
-            if old is not None:
-                asyncio.get_running_loop().create_task(old.close())
-        push = method("LogService/PushLogs")
-        return self._channel.unary_unary(
-            push.path,
-            request_serializer=push.request.SerializeToString,
-            response_deserializer=push.response.FromString,
-        )
-
-    async def _disconnect(self) -> None:
-        if self._channel is not None:
-            await self._channel.close()
-            self._channel = None
-
-
-def _asked_to_wait(error: grpc.aio.AioRpcError) -> float:
-    for name, value in error.trailing_metadata() or ():
-        if name == "iris-error-detail-bin" and isinstance(value, bytes):
-            return common_pb2.ErrorDetail.FromString(value).retry_after_ms / 1000
-    return 0.0
+            self._told_lost += told_lost
 
 
 class ShippingHandler(logging.Handler):
