@@ -31,6 +31,10 @@ class Guard:
         self._ended[name] = f"background task {name} ended: {error or 'without an error'}"
         log.error("%s", self._ended[name], exc_info=error)
 
+    def expect_endings(self) -> None:
+        """From now on a task that ends is no problem: the process is shutting down."""
+        self._closing = True
+
     async def end(self, name: str) -> None:
         """Ends one task on purpose."""
         task = self._tasks.pop(name, None)

@@ -9,21 +9,8 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable
 
-from iris_core.model.levels import LogLevel
 from iris_core.model.text import visible
-
-LEVELS = {
-    logging.DEBUG: LogLevel.DEBUG,
-    logging.INFO: LogLevel.INFO,
-    logging.WARNING: LogLevel.WARNING,
-    logging.ERROR: LogLevel.ERROR,
-    logging.CRITICAL: LogLevel.CRITICAL,
-}
-Sink = Callable[[int, LogLevel, str], None]
-"""(epoch ms, level, line)"""
-
 
 class OneLine(logging.Formatter):
     """`2026-01-31T12:00:00.000Z INFO iris.loop text`; a traceback is folded into the line."""
@@ -36,23 +23,8 @@ class OneLine(logging.Formatter):
         return f"{stamp}.{int(record.msecs):03d}Z {record.levelname} {record.name} {visible(text)}"
 
 
-class Shipping(logging.Handler):
-    """Hands finished lines to a sink that must not block."""
-
-    def __init__(self, sink: Sink) -> None:
-        super().__init__()
-        self._sink = sink
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            level = LEVELS.get(record.levelno, LogLevel.INFO)
-            self._sink(int(record.created * 1000), level, self.format(record))
-        except Exception:  # a log line must never break what it is about
-            self.handleError(record)
-
-
-def configure(level: int = logging.INFO, sink: Sink | None = None) -> None:
-    """Sets up the root logger once; a second call adds the sink."""
+def configure(level: int = logging.INFO, shipping: logging.Handler | None = None) -> None:
+    """Sets up the root logger once; a second call adds the handler that ships to finelog."""
     root = logging.getLogger()
     root.setLevel(level)
     formatter = OneLine()
@@ -60,8 +32,7 @@ def configure(level: int = logging.INFO, sink: Sink | None = None) -> None:
         stream = logging.StreamHandler(sys.stderr)
         stream.setFormatter(formatter)
         root.addHandler(stream)
-    if sink is not None:
-        shipping = Shipping(sink)
+    if shipping is not None:
         shipping.setFormatter(formatter)
         root.addHandler(shipping)
     for noisy in ("grpc", "uvicorn", "asyncio", "httpx"):

@@ -25,7 +25,7 @@ from grpc_health.v1.health import aio as aio_health  # type: ignore[attr-defined
 from grpc_reflection.v1alpha import reflection
 
 from iris_controller import logs, release
-from iris_controller.finelog.client import LogShipper
+from iris_controller.finelog.client import LogShipper, ShippingHandler
 from iris_controller.finelog_process import FinelogProcess
 from iris_controller.guarded import Guard
 from iris_controller.http.app import create_app
@@ -66,6 +66,7 @@ log = logging.getLogger("iris.controller")
 
 DRAIN_S = 10.0
 STREAMS_S = 2.0
+SHIP_S = 2.0
 WORKERS_POLL_S = 1.0
 EMBEDDED_GRACE_S = 20.0
 LOOP_LAG_S = 0.25
@@ -200,8 +201,9 @@ class Controller:
 
     def _logging(self) -> None:
         self.shipper = LogShipper(self.finelog.current, "/system/controller", self.boot_id)
-        self.guard.spawn("log shipper", self.shipper.run())
-        logs.configure(sink=self.shipper.put)
+        self.shipper.start()
+        self.log_handler = ShippingHandler(self.shipper)
+        logs.configure(shipping=self.log_handler)
 
     async def _servers(self, authenticator: Authenticator, metrics: Metrics) -> None:
         options = self.options
@@ -323,14 +325,15 @@ class Controller:
             await self.health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
         if self.options.embedded and self.workers is not None:
             await self._end_workers(self.workers)
+        self.guard.expect_endings()
         self.loop.close()
         await self._drain()
         await self.grpc_server.stop(STREAMS_S)
         await self.http.stop()
         await self.port.close(0.5)
         await self.router.close()
-        if self.options.embedded:
-            await self.shipper.flush(2.0)
+        logging.getLogger().removeHandler(self.log_handler)
+        await self.shipper.close(SHIP_S)
         await self.guard.close(5.0)
         if self.options.embedded:
             await self.finelog.stop()

@@ -59,6 +59,7 @@ class Session:
         self.worker_id = hello.worker_id
         self.boot_id = hello.boot_id
         self.wake = asyncio.Event()
+        self.wake.set()
         self.outbox: list[worker_pb2.AttachResponse] = []
         self.desired_dirty = True
         self.generation = 0

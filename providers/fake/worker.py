@@ -129,6 +129,8 @@ class FakeWorker:
             try:
                 async for message in stream:
                     await self._received(message)
+            except grpc.aio.AioRpcError:
+                return
             finally:
                 beats.cancel()
 

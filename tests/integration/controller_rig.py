@@ -13,6 +13,8 @@ from google.protobuf.message import Message
 from iris_controller.options import ServeOptions
 from iris_controller.serve import Controller
 from iris_core.client.aio import GrpcAsyncClient
+from iris_core.client.calls import Credentials
+from iris_core.client.endpoint import parse_url
 from iris_core.config.cluster import parse_config
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
 from providers.fake.worker import FakeWorker, Script, succeed
@@ -82,10 +84,14 @@ async def start(state_dir: Path, config: str = CONFIG, host: str = "127.0.0.1", 
     return controller
 
 
+def connect(controller: Controller, token: str = "") -> GrpcAsyncClient:
+    return GrpcAsyncClient(parse_url(controller.port.url), Credentials(token=token))
+
+
 @asynccontextmanager
 async def rig(state_dir: Path, config: str = CONFIG) -> AsyncIterator[Rig]:
     controller = await start(state_dir, config)
-    client = GrpcAsyncClient(controller.port.url)
+    client = connect(controller)
     try:
         yield Rig(controller, client)
     finally:

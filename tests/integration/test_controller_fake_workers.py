@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from controller_rig import launch_request, rig
+from tests.integration.controller_rig import connect, launch_request, rig
 
 from iris_core.contracts import Denied, RpcFailed
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio
 
 async def test_a_job_goes_from_submit_to_done(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, r.worker():
-        answer = await r.launch("/u/a", replicas=0)
+        answer = await r.launch("/u/a")
         status = await r.until_state("/u/a", SUCCEEDED)
         assert answer.incarnation == status.incarnation
         assert status.exit_code == 0 and status.num_tasks == 1
@@ -191,14 +191,12 @@ async def test_a_thousand_jobs_and_a_hundred_thousand_tasks_are_taken(tmp_path: 
 
 
 async def test_a_task_token_reaches_its_own_subtree_and_nothing_else(tmp_path: Path) -> None:
-    from iris_core.client.aio import GrpcAsyncClient
-
     async with rig(tmp_path) as r, r.worker(script=run_on) as worker:
         await r.launch("/u/a")
         await r.launch("/u/other")
         await r.until_state("/u/a", RUNNING)
         token = next(d.run.token for d in worker.seen.values() if d.run.task_id == "/u/a/0")
-        inside = GrpcAsyncClient(r.controller.port.url, token=token)
+        inside = connect(r.controller, token)
         try:
             launch = "ControllerService/LaunchJob"
             await inside.call(launch, launch_request("/u/a/kid"), controller_pb2.LaunchJobResponse)
