@@ -70,6 +70,10 @@ class ColumnSpec(Generic[R]):
     hide: int = 0
 
 
+def _column(**fields: Any) -> ColumnSpec[Any]:
+    return ColumnSpec(**fields)
+
+
 def iso(epoch_ms: int) -> str | None:
     """The time as machines read it, `2026-01-31T12:00:00.123Z`; None for 0, which means "not yet"."""
     if not epoch_ms:
@@ -236,82 +240,82 @@ def _or_nothing(text: str) -> str:
 JOBS: Final[dict[str, ColumnSpec[JobStatus]]] = {
     spec.id: spec
     for spec in (
-        ColumnSpec[Any](
+        _column(
             id="job_id", title="JOB ID", min_width=20, flex=3,
             value=lambda job: job.job_id,
             text=lambda job, _: one_line(job.job_id),
             sort=lambda job, _: job.job_id,
         ),
-        ColumnSpec[Any](
+        _column(
             id="state", title="STATE", min_width=9, max_width=13,
             value=lambda job: job_label(job.state),
             text=lambda job, _: job_label(job.state),
             sort=lambda job, _: (_ATTENTION[job_tone(job.state)], job.state),
             tone=lambda job: job_tone(job.state),
         ),
-        ColumnSpec[Any](
+        _column(
             id="tasks", title="TASKS", min_width=8, max_width=18, flex=1,
             value=lambda job: {name: count for name, count in task_shares(job).items() if count},
             text=_tasks_text,
             sort=_tasks_left,
         ),
-        ColumnSpec[Any](
+        _column(
             id="submitted", title="SUBMITTED", min_width=19, max_width=19, hide=8,
             value=lambda job: iso(job.submitted_at_ms),
             text=lambda job, _: when(job.submitted_at_ms),
             sort=lambda job, _: -job.submitted_at_ms,
             tone=lambda job: Tone.DIM,
         ),
-        ColumnSpec[Any](
+        _column(
             id="age", title="AGE", min_width=6, max_width=6, align="right",
             value=lambda job: iso(job.submitted_at_ms),
             text=lambda job, now: age(job.submitted_at_ms, now),
             sort=lambda job, _: -job.submitted_at_ms,
         ),
-        ColumnSpec[Any](
+        _column(
             id="time", title="TIME", min_width=7, max_width=7, align="right", hide=3,
             value=lambda job: _span_ms(job.started_at_ms, job.finished_at_ms, 0) if job.finished_at_ms else None,
             text=lambda job, now: span(job.started_at_ms, job.finished_at_ms, now),
             sort=lambda job, now: -_span_ms(job.started_at_ms, job.finished_at_ms, now),
         ),
-        ColumnSpec[Any](
+        _column(
             id="failures", title="FAIL", min_width=4, max_width=6, align="right", hide=1,
             value=lambda job: job.failure_count,
             text=lambda job, _: str(job.failure_count) if job.failure_count else NOTHING,
             sort=lambda job, _: -job.failure_count,
             tone=lambda job: Tone.WARN if job.failure_count else Tone.DIM,
         ),
-        ColumnSpec[Any](
+        _column(
             id="preemptions", title="PREEMPT", min_width=7, max_width=7, align="right", hide=2,
             value=lambda job: job.preemption_count,
             text=lambda job, _: str(job.preemption_count) if job.preemption_count else NOTHING,
             sort=lambda job, _: -job.preemption_count,
             tone=lambda job: Tone.WARN if job.preemption_count else Tone.DIM,
         ),
-        ColumnSpec[Any](
+        _column(
             id="user", title="USER", min_width=6, max_width=16, hide=7,
             value=lambda job: job.user_id,
             text=lambda job, _: _or_nothing(job.user_id),
             sort=lambda job, _: job.user_id,
         ),
-        ColumnSpec[Any](
+        _column(
             id="band", title="BAND", min_width=6, max_width=11, hide=6,
             value=lambda job: band_label(job.priority_band),
             text=lambda job, _: band_label(job.priority_band),
             sort=lambda job, _: -_rank(job.priority_band),
         ),
-        ColumnSpec[Any](
+        _column(
             id="resources", title="RESOURCES", min_width=12, flex=1, hide=9,
             value=lambda job: resources_text(job.resources),
             text=lambda job, _: resources_text(job.resources),
         ),
-        ColumnSpec[Any](
+        _column(
             id="exit", title="EXIT", min_width=4, max_width=13, align="right", hide=5,
             value=lambda job: job.exit_code if job.HasField("exit_code") else None,
             text=lambda job, _: exit_text(job.exit_code) if job.HasField("exit_code") else NOTHING,
             sort=lambda job, _: -job.exit_code,
         ),
-        ColumnSpec[Any](
+        _column(
             id="reason", title="REASON", min_width=12, flex=4,
             value=job_reason,
             text=lambda job, _: _or_nothing(job_reason(job)),
@@ -334,70 +338,70 @@ def _rank(band: int) -> int:
 TASKS: Final[dict[str, ColumnSpec[TaskStatus]]] = {
     spec.id: spec
     for spec in (
-        ColumnSpec[Any](
+        _column(
             id="task_id", title="TASK", min_width=20, flex=3,
             value=lambda task: task.task_id,
             text=lambda task, _: one_line(task.task_id),
             sort=lambda task, _: (task.job_id, task.task_index),
         ),
-        ColumnSpec[Any](
+        _column(
             id="state", title="STATE", min_width=9, max_width=13,
             value=lambda task: task_label(task.state),
             text=lambda task, _: task_label(task.state),
             sort=lambda task, _: (_ATTENTION[task_tone(task.state)], task.state),
             tone=lambda task: task_tone(task.state),
         ),
-        ColumnSpec[Any](
+        _column(
             id="exit", title="EXIT", min_width=4, max_width=13, align="right",
             value=lambda task: task.exit_code if task.HasField("exit_code") else None,
             text=lambda task, _: _task_exit(task),
             sort=lambda task, _: -task.exit_code,
         ),
-        ColumnSpec[Any](
+        _column(
             id="attempt", title="ATTEMPT", min_width=7, max_width=7, align="right", hide=2,
             value=lambda task: task.current_attempt_id if task.current_attempt_id >= 0 else None,
             text=lambda task, _: str(task.current_attempt_id) if task.current_attempt_id >= 0 else NOTHING,
             sort=lambda task, _: -task.current_attempt_id,
         ),
-        ColumnSpec[Any](
+        _column(
             id="age", title="AGE", min_width=6, max_width=6, align="right", hide=5,
             value=lambda task: iso(task.submitted_at_ms),
             text=lambda task, now: age(task.submitted_at_ms, now),
             sort=lambda task, _: -task.submitted_at_ms,
         ),
-        ColumnSpec[Any](
+        _column(
             id="time", title="DURATION", min_width=8, max_width=8, align="right",
             value=lambda task: _span_ms(task.started_at_ms, task.finished_at_ms, 0) if task.finished_at_ms else None,
             text=lambda task, now: span(task.started_at_ms, task.finished_at_ms, now),
             sort=lambda task, now: -_span_ms(task.started_at_ms, task.finished_at_ms, now),
         ),
-        ColumnSpec[Any](
+        _column(
             id="failures", title="FAIL", min_width=4, max_width=6, align="right", hide=4,
             value=lambda task: task.failure_count,
             text=lambda task, _: str(task.failure_count) if task.failure_count else NOTHING,
             sort=lambda task, _: -task.failure_count,
             tone=lambda task: Tone.WARN if task.failure_count else Tone.DIM,
         ),
-        ColumnSpec[Any](
+        _column(
             id="preemptions", title="PREEMPT", min_width=7, max_width=7, align="right", hide=6,
             value=lambda task: task.preemption_count,
             text=lambda task, _: str(task.preemption_count) if task.preemption_count else NOTHING,
             sort=lambda task, _: -task.preemption_count,
             tone=lambda task: Tone.WARN if task.preemption_count else Tone.DIM,
         ),
-        ColumnSpec[Any](
+        _column(
             id="memory_peak", title="PEAK MEM", min_width=8, max_width=8, align="right", hide=3,
             value=lambda task: task.memory_peak_bytes or None,
             text=lambda task, _: format_size(task.memory_peak_bytes) if task.memory_peak_bytes else NOTHING,
             sort=lambda task, _: -task.memory_peak_bytes,
         ),
-        ColumnSpec[Any](
+        _column(
             id="worker", title="WORKER", min_width=8, max_width=24, hide=1,
             value=lambda task: task.worker_id or None,
             text=lambda task, _: _or_nothing(task.worker_id),
             sort=lambda task, _: task.worker_id,
         ),
-        ColumnSpec[Any](
+        _column(
             id="reason", title="REASON", min_width=12, flex=4,
             value=task_reason,
             text=lambda task, _: _or_nothing(task_reason(task)),
@@ -417,33 +421,33 @@ def _task_exit(task: TaskStatus) -> str:
 ATTEMPTS: Final[dict[str, ColumnSpec[AttemptStatus]]] = {
     spec.id: spec
     for spec in (
-        ColumnSpec[Any](
+        _column(
             id="attempt", title="ATTEMPT", min_width=7, max_width=9, align="right",
             value=lambda attempt: attempt.attempt_id,
             text=lambda attempt, _: f"{attempt.attempt_id}*" if attempt.current else str(attempt.attempt_id),
             sort=lambda attempt, _: attempt.attempt_id,
         ),
-        ColumnSpec[Any](
+        _column(
             id="uid", title="UID", min_width=12, max_width=16, hide=2,
             value=lambda attempt: attempt.attempt_uid,
             text=lambda attempt, _: one_line(attempt.attempt_uid),
             sort=lambda attempt, _: attempt.attempt_uid,
             tone=lambda attempt: Tone.DIM,
         ),
-        ColumnSpec[Any](
+        _column(
             id="state", title="STATE", min_width=9, max_width=13,
             value=lambda attempt: task_label(attempt.state),
             text=lambda attempt, _: task_label(attempt.state),
             sort=lambda attempt, _: (_ATTENTION[task_tone(attempt.state)], attempt.state),
             tone=lambda attempt: task_tone(attempt.state),
         ),
-        ColumnSpec[Any](
+        _column(
             id="exit", title="EXIT", min_width=4, max_width=13, align="right",
             value=lambda attempt: attempt.exit_code if attempt.HasField("exit_code") else None,
             text=lambda attempt, _: exit_text(attempt.exit_code) if attempt.HasField("exit_code") else NOTHING,
             sort=lambda attempt, _: -attempt.exit_code,
         ),
-        ColumnSpec[Any](
+        _column(
             id="time", title="DURATION", min_width=8, max_width=8, align="right", hide=1,
             value=lambda attempt: (
                 _span_ms(attempt.started_at_ms, attempt.finished_at_ms, 0) if attempt.finished_at_ms else None
@@ -451,19 +455,19 @@ ATTEMPTS: Final[dict[str, ColumnSpec[AttemptStatus]]] = {
             text=lambda attempt, now: span(attempt.started_at_ms, attempt.finished_at_ms, now),
             sort=lambda attempt, now: -_span_ms(attempt.started_at_ms, attempt.finished_at_ms, now),
         ),
-        ColumnSpec[Any](
+        _column(
             id="worker", title="WORKER", min_width=8, max_width=24,
             value=lambda attempt: attempt.worker_id or None,
             text=lambda attempt, _: _or_nothing(attempt.worker_id),
             sort=lambda attempt, _: attempt.worker_id,
         ),
-        ColumnSpec[Any](
+        _column(
             id="memory_peak", title="PEAK MEM", min_width=8, max_width=8, align="right", hide=3,
             value=lambda attempt: attempt.memory_peak_bytes or None,
             text=lambda attempt, _: format_size(attempt.memory_peak_bytes) if attempt.memory_peak_bytes else NOTHING,
             sort=lambda attempt, _: -attempt.memory_peak_bytes,
         ),
-        ColumnSpec[Any](
+        _column(
             id="reason", title="REASON", min_width=12, flex=4,
             value=attempt_reason,
             text=lambda attempt, _: _or_nothing(attempt_reason(attempt)),
@@ -486,26 +490,26 @@ def _health(worker: WorkerStatus) -> tuple[str, Tone]:
 WORKERS: Final[dict[str, ColumnSpec[WorkerStatus]]] = {
     spec.id: spec
     for spec in (
-        ColumnSpec[Any](
+        _column(
             id="worker_id", title="WORKER", min_width=12, flex=2,
             value=lambda worker: worker.worker_id,
             text=lambda worker, _: one_line(worker.worker_id),
             sort=lambda worker, _: worker.worker_id,
         ),
-        ColumnSpec[Any](
+        _column(
             id="health", title="HEALTH", min_width=8, max_width=8,
             value=lambda worker: _health(worker)[0],
             text=lambda worker, _: _health(worker)[0],
             sort=lambda worker, _: -worker.health,
             tone=lambda worker: _health(worker)[1],
         ),
-        ColumnSpec[Any](
+        _column(
             id="running", title="TASKS", min_width=5, max_width=7, align="right",
             value=lambda worker: worker.running_tasks,
             text=lambda worker, _: str(worker.running_tasks),
             sort=lambda worker, _: -worker.running_tasks,
         ),
-        ColumnSpec[Any](
+        _column(
             id="cpu", title="CPU", min_width=7, max_width=13, align="right", hide=1,
             value=lambda worker: {"used": worker.committed.cpu_millicores, "total": worker.total.cpu_millicores},
             text=lambda worker, _: (
@@ -513,7 +517,7 @@ WORKERS: Final[dict[str, ColumnSpec[WorkerStatus]]] = {
             ),
             sort=lambda worker, _: -worker.committed.cpu_millicores,
         ),
-        ColumnSpec[Any](
+        _column(
             id="memory", title="MEMORY", min_width=9, max_width=17, align="right", hide=2,
             value=lambda worker: {"used": worker.committed.memory_bytes, "total": worker.total.memory_bytes},
             text=lambda worker, _: (
@@ -521,13 +525,13 @@ WORKERS: Final[dict[str, ColumnSpec[WorkerStatus]]] = {
             ),
             sort=lambda worker, _: -worker.committed.memory_bytes,
         ),
-        ColumnSpec[Any](
+        _column(
             id="address", title="ADDRESS", min_width=12, max_width=28, hide=3,
             value=lambda worker: worker.address,
             text=lambda worker, _: _or_nothing(worker.address),
             sort=lambda worker, _: worker.address,
         ),
-        ColumnSpec[Any](
+        _column(
             id="reason", title="REASON", min_width=12, flex=3,
             value=lambda worker: worker.health_reason,
             text=lambda worker, _: _or_nothing(worker.health_reason),

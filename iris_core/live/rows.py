@@ -162,15 +162,20 @@ class OrderPlan(Generic[V]):
         return passing, above, matched
 
     def _sorted(self, rows: list[Row[V]]) -> list[Row[V]]:
+        """Siblings by section, then kind, then the sort key, then their natural order. Keys of different kinds never meet."""
         if len(rows) < 2:
             return rows
-        rows.sort(key=lambda row: row.natural)
-        if self.key is not None:
-            rows.sort(key=self.key, reverse=self.reverse)
-        rank = self.kinds.index
-        if any(row.kind != rows[0].kind or row.section != rows[0].section for row in rows):
-            rows.sort(key=lambda row: (row.section, rank(row.kind)))
-        return rows
+        groups: dict[tuple[int, int], list[Row[V]]] = {}
+        rank = {kind: place for place, kind in enumerate(self.kinds)}
+        for row in rows:
+            groups.setdefault((row.section, rank[row.kind]), []).append(row)
+        result: list[Row[V]] = []
+        for _, group in sorted(groups.items()):
+            group.sort(key=lambda row: row.natural)
+            if self.key is not None:
+                group.sort(key=self.key, reverse=self.reverse)
+            result += group
+        return result
 
 
 class RowStore(Generic[V]):

@@ -1,0 +1,329 @@
+"""The console's shell: sessions, the first screen, actions that work everywhere, and an orderly end.
+
+Thin on purpose: screens are found by name, actions in their table, what is live in a session. It never ends because a
+connection broke, never waits for a dead side when it ends, and never prints a variable's value when it crashes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual.app import App
+
+from iris_core.contracts import IrisError
+from iris_core.model.errors import ModelError
+from iris_core.model.text import one_line
+from iris_tui import registry
+from iris_tui.actions import SCOPES, Action
+from iris_tui.glyphs import Glyphs, choose
+from iris_tui.keymap import bindings
+from iris_tui.scope import ActionHost
+from iris_tui.screen import ConsoleScreen
+from iris_tui.themes import PRODUCTION, THEMES, is_production
+from iris_tui.widgets.prompt import Question
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from textual.worker import Worker
+
+    from iris_tui.gate import GateScreen
+    from iris_tui.session import Session
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+SAME_TOAST_S: Final = 5.0
+QUIT_NOTE: Final = "Jobs go on without it."
+
+
+class IrisApp(ActionHost, App[int], inherit_bindings=False):
+    """`open_session(name)` connects to another cluster by name; it may raise IrisError and runs in a thread."""
+
+    TITLE = "iris"
+    ENABLE_COMMAND_PALETTE = False
+    SCOPE: ClassVar[str] = "app"
+    BINDINGS = bindings("app")
+    CSS = """
+    Screen { background: $background; }
+    Toast { max-width: 70; }
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        open_session: Callable[[str], Session] | None = None,
+        quit_note: str = QUIT_NOTE,
+        title: str = "",
+        crash_dir: Path | None = None,
+        glyphs: Glyphs | None = None,
+    ) -> None:
+        super().__init__()
+        self.session = session
+        self.glyphs = glyphs or choose()
+        self.ended_by = ""
+        """Name of the signal that ended the console."""
+        self.crash_file = ""
+        self._open_session = open_session
+        self._quit_note = quit_note
+        self._title_note = title
+        self._crash_dir = crash_dir
+        self._sessions: dict[str, tuple[Session, ConsoleScreen]] = {}
+        self._toasts: dict[str, float] = {}
+        self._command_history: list[str] = []
+        self._gates = 0
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.theme = PRODUCTION.name if is_production(session.environment) else "iris-dark"
+
+    # --- start and end -----------------------------------------------------------------------------------------------
+
+    def on_mount(self) -> None:
+        loop = asyncio.get_running_loop()
+        if not self.is_headless:
+            for number in SIGNALS:
+                loop.add_signal_handler(number, self._signalled, number)
+        self._enter(self.session)
+        if self._title_note:
+            self.say(self._title_note)
+
+    def _enter(self, session: Session) -> None:
+        """Show a session's first screen; its subscription starts with the first time."""
+        known = self._sessions.get(session.name)
+        if known is None:
+            screen = registry.load(registry.FIRST)(session)
+            self._sessions[session.name] = (session, screen)
+            self.install_screen(screen, name=f"{registry.FIRST}@{session.name}")
+            self.run_worker(session.run(), name=f"session {session.name}", group="sessions", exit_on_error=False)
+        else:
+            session, screen = known
+        self.session = session
+        if isinstance(self.screen, ConsoleScreen):
+            self.switch_screen(screen)
+        else:
+            self.push_screen(screen)
+        self.theme = PRODUCTION.name if is_production(session.environment) else self._plain_theme()
+
+    def _plain_theme(self) -> str:
+        return "iris-dark" if self.theme == PRODUCTION.name else self.theme
+
+    def _signalled(self, number: signal.Signals) -> None:
+        self.ended_by = signal.Signals(number).name
+        self.exit(128 + number, return_code=128 + number)
+
+    def _fatal_error(self) -> None:
+        """A bug: leave the trace in a file, without the values of variables, and end with one line."""
+        self.crash_file = self._write_crash(self._exception)
+        self._close_messages_no_wait()
+
+    def _write_crash(self, error: BaseException | None) -> str:
+        if self._crash_dir is None or error is None:
+            return ""
+        text = "".join(traceback.format_exception(error))
+        path = self._crash_dir / f"console-crash-{int(time.time())}.txt"
+        try:
+            self._crash_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(text)
+        except OSError:
+            return ""
+        return str(path)
+
+    async def on_unmount(self) -> None:
+        for session, _ in self._sessions.values():
+            with contextlib.suppress(IrisError):
+                await session.client.close()
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """Background work that failed is said, never fatal: the screen goes on with what it has."""
+        if event.worker.error is not None:
+            path = self._write_crash(event.worker.error)
+            where = f"; details in {path}" if path else ""
+            self.say(f"{event.worker.name} failed: {one_line(str(event.worker.error))}{where}", severity="error")
+
+    # --- actions -----------------------------------------------------------------------------------------------------
+
+    def say(self, text: str, *, severity: str = "information") -> None:
+        """A toast, literal; the same one is not repeated while it is shown."""
+        now = time.monotonic()
+        if now - self._toasts.get(text, -SAME_TOAST_S) < SAME_TOAST_S:
+            return
+        self._toasts = {known: at for known, at in self._toasts.items() if now - at < SAME_TOAST_S}
+        self._toasts[text] = now
+        self.notify(text, severity=severity, timeout=SAME_TOAST_S, markup=False)  # type: ignore[arg-type]
+
+    def refusal(self, action: Action) -> str:
+        """Why this action may not be done now, "" if it may."""
+        if not action.mutates:
+            return ""
+        if self.session.read_only:
+            return f"{action.title}: this console is read-only"
+        if self._gates:
+            return f"{action.title}: another change waits at the gate"
+        state = self.session.link
+        if not state.fresh:
+            return f"{action.title}: what is shown is not live ({state.link.value}); ^r tries the connection"
+        return ""
+
+    async def pass_gate(self, gate: GateScreen) -> bool:
+        """Show a gate and wait for the decision. Only from a worker."""
+        self._gates += 1
+        try:
+            return bool(await self.push_screen_wait(gate))  # type: ignore[arg-type]
+        finally:
+            self._gates -= 1
+
+    @property
+    def console_screen(self) -> ConsoleScreen | None:
+        """The topmost screen that is not a dialog."""
+        return next((screen for screen in reversed(self.screen_stack) if isinstance(screen, ConsoleScreen)), None)
+
+    def host_of(self, scope: str) -> ActionHost | None:
+        """Who answers a scope's actions now: what has the focus, what is on the screen, the app itself."""
+        if scope == self.SCOPE:
+            return self
+        screen = self.console_screen
+        if screen is None:
+            return None
+        for host in screen.hosts():
+            if scope == host.SCOPE:
+                return host
+        return next(
+            (node for node in screen.walk_children() if isinstance(node, ActionHost) and scope == node.SCOPE), None
+        )
+
+    def perform_anywhere(self, action: Action, argument: str) -> None:
+        """Do an action wherever it is answered. Raises ModelError if nothing on the screen does."""
+        host = self.host_of(action.scope)
+        if host is None:
+            raise ModelError(
+                f"{action.command or action.title}: there are no {SCOPES[action.scope].lower()} on the screen"
+            )
+        host.perform(action, argument)
+
+    def do_anywhere(self, action: Action) -> None:
+        """The same, as a menu asks for it: what is wrong becomes a toast."""
+        try:
+            self.perform_anywhere(action, "")
+        except ModelError as error:
+            self.say(str(error), severity="warning")
+
+    def show_row(self, name: str) -> None:
+        """Go to a job, task or attempt, wherever the console is."""
+        _, screen = self._sessions[self.session.name]
+        while self.screen is not screen and len(self.screen_stack) > 1:
+            self.pop_screen()
+        show = getattr(screen, "show_row", None)
+        if show is not None:
+            show(name)
+
+    def run_command(self, text: str) -> None:
+        """Do what was typed after `:`. Raises ModelError with the place of the fault."""
+        from iris_tui.commands import parse_command
+
+        if text.strip():
+            self.perform_anywhere(*parse_command(text))
+
+    def do_command(self) -> None:
+        from iris_tui.commands import CommandSuggester
+
+        screen = self.console_screen
+        if screen is None or screen is not self.screen:
+            return
+        before = screen.focused
+
+        def leave() -> None:
+            if before is not None and before.is_attached:
+                before.focus()
+
+        def submit(text: str) -> None:
+            leave()
+            self.run_command(text)
+
+        screen.prompt.ask(
+            Question(":", submit, cancel=leave, suggester=CommandSuggester(), history=self._command_history)
+        )
+
+    def do_palette(self) -> None:
+        from textual.command import CommandPalette
+
+        from iris_tui.commands import ActionProvider, RowProvider
+
+        if not isinstance(self.screen, CommandPalette):
+            self.push_screen(CommandPalette(providers=[ActionProvider, RowProvider], placeholder="Action, job or task"))
+
+    def do_help(self) -> None:
+        from iris_tui.help import help_lines
+        from iris_tui.pages import TextPage
+
+        screen = self.console_screen
+        if screen is None or screen is not self.screen:
+            return
+        active = [host.SCOPE for host in screen.hosts()]
+
+        async def load() -> list[tuple[str, object]]:
+            return list(help_lines(active, read_only=self.session.read_only))
+
+        self.push_screen(TextPage(self.session, "Help", load, dated=False))  # type: ignore[arg-type]
+
+    def do_refresh(self) -> None:
+        self.session.watch.retry_now()
+        screen = self.console_screen
+        reload = getattr(screen, "reload", None)
+        if reload is not None:
+            reload()
+
+    def do_cluster(self, name: str) -> None:
+        if name in self._sessions:
+            self._enter(self._sessions[name][0])
+            return
+        self.run_worker(self._go_to(name), name=f"go to {one_line(name)}", group="cluster", exit_on_error=False)
+
+    async def _go_to(self, name: str) -> None:
+        from iris_tui.threads import in_thread
+
+        open_session = self._open_session
+        if open_session is None:
+            self.say("this console shows one cluster only", severity="warning")
+            return
+        try:
+            session = await in_thread(lambda: open_session(name), name="resolve")
+        except IrisError as error:
+            self.say(f"{one_line(error.message)}{'; ' + one_line(error.hint) if error.hint else ''}", severity="error")
+            return
+        self._enter(session)
+
+    def do_theme(self, name: str) -> None:
+        names = [theme.name for theme in THEMES]
+        wanted = name if name in names or not name else f"iris-{name}"
+        if wanted and wanted not in names:
+            raise ModelError(f"no theme {one_line(name)!r}", hint=f"one of {', '.join(names)}")
+        self.theme = wanted or names[(names.index(self.theme) + 1) % len(names)]
+
+    def do_suspend(self) -> None:
+        self.action_suspend_process()
+
+    def do_quit(self) -> None:
+        from iris_tui.gate import QuitScreen
+
+        if isinstance(self.screen, QuitScreen):
+            self.screen.dismiss(True)
+            return
+        self.push_screen(QuitScreen(self._quit_note), lambda sure: self.do_quit_now() if sure else None)
+
+    def do_quit_now(self) -> None:
+        self.exit(0)
+
+    def do_back(self) -> None:
+        screen = self.screen
+        close = getattr(screen, "close_page", None)
+        if close is not None:
+            close()
+        else:
+            self.do_quit()

@@ -1,0 +1,142 @@
+"""`:` commands and the palette: both are the action table, asked for by word.
+
+Nothing here knows what an action does; it finds who answers it and passes on what was typed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
+from textual.markup import escape
+from textual.suggester import Suggester
+
+from iris_core.model.errors import ModelError, did_you_mean, shown
+from iris_core.model.text import one_line
+from iris_tui.actions import ACTIONS, ALIASES, BY_COMMAND, Action
+from iris_tui.keymap import shown_keys
+
+if TYPE_CHECKING:
+    from iris_tui.app import IrisApp
+
+MOST_ROWS = 20
+
+
+def parse_command(text: str) -> tuple[Action, str]:
+    """The action that a command line names, and what follows its word.
+
+    Raises:
+        ModelError: no such command; position and a suggestion.
+    """
+    stripped = text.strip()
+    word, _, argument = stripped.partition(" ")
+    action = BY_COMMAND.get(ALIASES.get(word, word))
+    if action is None:
+        words = [*BY_COMMAND, *ALIASES]
+        raise ModelError(
+            f"no command {shown(word)}", field="command", position=0,
+            hint=did_you_mean(word, words) or "? lists all keys and commands",
+        )  # fmt: skip
+    argument = argument.strip()
+    if argument and not action.arguments:
+        raise ModelError(f"{word} takes no argument", field="command", position=text.find(argument))
+    if action.arguments and not action.arguments.startswith("[") and not argument:
+        raise ModelError(f"{word} needs {action.arguments}", field="command", position=len(text))
+    return action, argument
+
+
+class CommandSuggester(Suggester):
+    """Completes the word of a command."""
+
+    def __init__(self) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._words = sorted([*BY_COMMAND, *ALIASES])
+
+    async def get_suggestion(self, value: str) -> str | None:
+        if not value or " " in value:
+            return None
+        return next((word for word in self._words if word.startswith(value)), None)
+
+
+def summary(action: Action, selector: str) -> str:
+    """Keys, command and equivalent command line of an action, in one line."""
+    parts = [shown_keys(action.keys)] if action.keys else []
+    if action.command:
+        parts.append(f":{action.command}{' ' + action.arguments if action.arguments else ''}")
+    if action.cli:
+        parts.append(
+            action.cli.replace("{at}", selector).replace("{id}", "ID").replace("{job}", "ID").replace("{noun}", "job")
+        )
+    return "   ".join(parts)
+
+
+class ActionProvider(Provider):
+    """The actions that can be done now."""
+
+    @property
+    def _console(self) -> IrisApp:
+        from iris_tui.app import IrisApp
+
+        app = self.app
+        assert isinstance(app, IrisApp)
+        return app
+
+    def _available(self) -> list[Action]:
+        console = self._console
+        return [
+            action
+            for action in ACTIONS
+            if not action.moves
+            and action.id != "app.palette"
+            and (not action.arguments or action.arguments.startswith("["))
+            and console.host_of(action.scope) is not None
+            and not console.refusal(action)
+        ]
+
+    def _do(self, action: Action) -> Any:
+        console = self._console
+        return lambda: console.do_anywhere(action)
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for action in self._available():
+            text = f"{action.title} :{action.command}"
+            score = matcher.match(text)
+            if score > 0:
+                yield Hit(
+                    score, matcher.highlight(text), self._do(action), text=text,
+                    help=escape(summary(action, self._console.session.selector)),
+                )  # fmt: skip
+
+    async def discover(self) -> Hits:
+        for action in self._available()[:10]:
+            yield DiscoveryHit(
+                Content(action.title), self._do(action), text=action.title,
+                help=escape(summary(action, self._console.session.selector)),
+            )  # fmt: skip
+
+
+class RowProvider(ActionProvider):
+    """The jobs, tasks and attempts that are known: choosing one goes to it."""
+
+    async def search(self, query: str) -> Hits:
+        console = self._console
+        wanted = query.lower()
+        found = 0
+        for row in console.session.tree.store.rows.values():
+            if row.kind == "note" or wanted not in row.id.lower():
+                continue
+            found += 1
+            if found > MOST_ROWS:
+                return
+            text = one_line(row.id)
+            yield Hit(0.5, Content(text), self._go(row.id), text=text, help=f"go to this {row.kind}")
+
+    async def discover(self) -> Hits:
+        return
+        yield
+
+    def _go(self, name: str) -> Any:
+        console = self._console
+        return lambda: console.show_row(name)

@@ -1,0 +1,252 @@
+"""The gate: what stands between an operator's key and a change of the cluster.
+
+It names the verb, the cluster (its word, and PROD), the environment, exactly which targets, what it does to them, and the command line
+that does the same. The focus is on Cancel; going ahead takes a second, deliberate step: moving to the other button (tier 1),
+ticking a box first (tier 2), typing the cluster's name exactly (tier 3, never prefilled). The targets are frozen when it
+opens; if one of them changes meanwhile it says so. It decides and nothing more: sending is the caller's part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Button, Checkbox, Input, Static
+
+from iris_core.model.text import one_line
+from iris_tui.themes import is_production
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+SHOWN_TARGETS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class GateTarget:
+    """One frozen target: its id, the generation it had, and a word on what it is doing."""
+
+    id: str
+    generation: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GatePlan:
+    """What is to be confirmed.
+
+    Attributes:
+        verb: "Cancel", "Complete": the word on the button.
+        what: The targets in words: "1 job".
+        effects: What will happen, one line each.
+        command: The equivalent command line.
+        hidden: How many of the targets the filter hides now.
+        changed: Says which targets changed since the plan was made, "" if none.
+    """
+
+    verb: str
+    what: str
+    tier: int
+    cluster: str
+    environment: str
+    targets: tuple[GateTarget, ...]
+    effects: tuple[str, ...]
+    command: str
+    hidden: int = 0
+    changed: Callable[[], str] | None = None
+
+
+class GateScreen(ModalScreen[bool]):
+    """Dismissed with True when it was confirmed."""
+
+    DEFAULT_CSS = """
+    GateScreen { align: center middle; }
+    GateScreen #gate { width: 74; max-width: 96%; height: auto; max-height: 95%; background: $surface; border: tall $warning; padding: 0 1; }
+    GateScreen.-production #gate { border: tall $error; }
+    GateScreen #gate-title { text-style: bold; width: 1fr; }
+    GateScreen #gate-cluster { width: 1fr; }
+    GateScreen.-production #gate-cluster { color: $error; text-style: bold; }
+    GateScreen #gate-targets { height: auto; max-height: 8; background: $background; margin: 0; }
+    GateScreen #gate-changed { color: $warning; text-style: bold; display: none; }
+    GateScreen #gate-command { color: $text-muted; }
+    GateScreen Horizontal { height: auto; margin-top: 1; align-horizontal: right; }
+    GateScreen Button { margin-left: 2; min-width: 12; height: 1; border: none; }
+    GateScreen Button:focus { text-style: bold reverse; }
+    GateScreen Checkbox, GateScreen Input { border: none; padding: 0; height: 1; background: $surface; }
+    GateScreen Input { background: $background; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "refuse", show=False),
+        Binding("right,down", "app.focus_next", show=False),
+        Binding("left,up", "app.focus_previous", show=False),
+    ]
+    AUTO_FOCUS = "#gate-cancel"
+
+    def __init__(self, plan: GatePlan) -> None:
+        super().__init__()
+        self.plan = plan
+
+    def compose(self) -> ComposeResult:
+        plan = self.plan
+        production = is_production(plan.environment)
+        self.set_class(production, "-production")
+        place = f"on {one_line(plan.cluster)}"
+        if production:
+            place = f"PROD  {place}"
+        elif plan.environment and plan.environment != plan.cluster:
+            place = f"{place} ({one_line(plan.environment)})"
+        with Vertical(id="gate"):
+            yield Static(f"{plan.verb} {plan.what}?", id="gate-title", markup=False)
+            yield Static(place, id="gate-cluster", markup=False)
+            with VerticalScroll(id="gate-targets", can_focus=False):
+                yield Static("\n".join(self._target_lines()), markup=False)
+            yield Static("\n".join(f"• {one_line(effect)}" for effect in plan.effects), id="gate-effects", markup=False)
+            yield Static("", id="gate-changed", markup=False)
+            yield Static(f"same as: {one_line(plan.command)}", id="gate-command", markup=False)
+            if plan.tier == 2:
+                yield Checkbox("I have read the list", id="gate-read", compact=True)
+            if plan.tier >= 3:
+                yield Static(f"Type the cluster's name, {one_line(plan.cluster)}, to go ahead:", markup=False)
+                yield Input(id="gate-name", compact=True)
+            with Horizontal():
+                yield Button("Back", id="gate-cancel")
+                yield Button(plan.verb, id="gate-confirm", variant="error", disabled=plan.tier >= 2)
+
+    def _target_lines(self) -> list[str]:
+        targets = self.plan.targets
+        lines = [f"{one_line(target.id)}  {one_line(target.note)}".rstrip() for target in targets[:SHOWN_TARGETS]]
+        if len(targets) > SHOWN_TARGETS:
+            lines.append(f"and {len(targets) - SHOWN_TARGETS:,} more")
+        if self.plan.hidden:
+            lines.append(f"{self.plan.hidden:,} of these are hidden by the filter")
+        return lines
+
+    def on_mount(self) -> None:
+        self.set_interval(0.5, self._look)
+
+    def _look(self) -> None:
+        """Say so if the targets are no longer what they were."""
+        changed = self.plan.changed() if self.plan.changed is not None else ""
+        widget = self.query_one("#gate-changed", Static)
+        if changed:
+            widget.update(one_line(f"changed since this opened: {changed}"))
+        widget.display = bool(changed)
+
+    @on(Checkbox.Changed)
+    def _ticked(self, event: Checkbox.Changed) -> None:
+        self.query_one("#gate-confirm", Button).disabled = not event.value
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        self.query_one("#gate-confirm", Button).disabled = event.value != self.plan.cluster
+
+    @on(Input.Submitted)
+    def _entered(self) -> None:
+        """Enter in the box only goes on to the button."""
+        confirm = self.query_one("#gate-confirm", Button)
+        if not confirm.disabled:
+            confirm.focus()
+
+    @on(Button.Pressed, "#gate-confirm")
+    def _confirmed(self) -> None:
+        self.dismiss(True)
+
+    @on(Button.Pressed, "#gate-cancel")
+    def action_refuse(self) -> None:
+        """Nothing is done."""
+        self.dismiss(False)
+
+
+class QuitScreen(ModalScreen[bool]):
+    """Asks before the console ends. `note` says what else ends with it."""
+
+    DEFAULT_CSS = """
+    QuitScreen { align: center middle; }
+    QuitScreen #quit { width: 60; max-width: 96%; height: auto; background: $surface; border: tall $primary; padding: 0 1; }
+    QuitScreen #quit-title { text-style: bold; }
+    QuitScreen Horizontal { height: auto; margin-top: 1; align-horizontal: right; }
+    QuitScreen Button { margin-left: 2; min-width: 10; height: 1; border: none; }
+    QuitScreen Button:focus { text-style: bold reverse; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,n", "stay", show=False),
+        Binding("y,q,ctrl+c,ctrl+q", "go", show=False),
+        Binding("right,down", "app.focus_next", show=False),
+        Binding("left,up", "app.focus_previous", show=False),
+    ]
+    AUTO_FOCUS = "#quit-go"
+
+    def __init__(self, note: str) -> None:
+        super().__init__()
+        self._note = note
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="quit"):
+            yield Static("Quit the console?", id="quit-title", markup=False)
+            yield Static(self._note, markup=False)
+            with Horizontal():
+                yield Button("Quit (y)", id="quit-go")
+                yield Button("Stay (n)", id="quit-stay")
+
+    @on(Button.Pressed, "#quit-go")
+    def action_go(self) -> None:
+        self.dismiss(True)
+
+    @on(Button.Pressed, "#quit-stay")
+    def action_stay(self) -> None:
+        self.dismiss(False)
+
+
+class MenuScreen(ModalScreen[str]):
+    """The action menu of a row: one letter per action, or arrows and Enter. Dismissed with an action's id, or ""."""
+
+    DEFAULT_CSS = """
+    MenuScreen { align: center middle; }
+    MenuScreen #menu { width: 66; max-width: 96%; height: auto; background: $surface; border: tall $primary; padding: 0 1; }
+    MenuScreen #menu-title { text-style: bold; }
+    MenuScreen #menu-note { color: $text-muted; }
+    MenuScreen Button { width: 1fr; height: 1; border: none; content-align: left middle; background: $surface; }
+    MenuScreen Button:focus { text-style: bold reverse; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,x", "close", show=False),
+        Binding("down,j", "app.focus_next", show=False),
+        Binding("up,k", "app.focus_previous", show=False),
+    ]
+
+    def __init__(self, title: str, entries: list[tuple[str, str, str]], note: str = "") -> None:
+        """`entries`: key, action id, what it does."""
+        super().__init__()
+        self._title = title
+        self._note = note
+        self.entries = entries
+
+    def compose(self) -> ComposeResult:
+        from textual.content import Content
+
+        with Vertical(id="menu"):
+            yield Static(self._title, id="menu-title", markup=False)
+            for key, action_id, title in self.entries:
+                yield Button(Content(f"{key}  {title}"), name=action_id)
+            if self._note:
+                yield Static(self._note, id="menu-note", markup=False)
+
+    def on_key(self, event: object) -> None:
+        character = getattr(event, "character", None)
+        for key, action_id, _ in self.entries:
+            if character == key:
+                event.stop()  # type: ignore[attr-defined]
+                self.dismiss(action_id)
+                return
+
+    @on(Button.Pressed)
+    def _pressed(self, event: Button.Pressed) -> None:
+        self.dismiss(event.button.name or "")
+
+    def action_close(self) -> None:
+        self.dismiss("")

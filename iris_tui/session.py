@@ -1,0 +1,123 @@
+"""One cluster that the console is connected to: who we are there, how the connection stands, and the live jobs.
+
+A session outlives the screens that show it, so that going to another cluster and back finds the old data, marked with its
+age. Its connection is made on first use and again after it could not be made; nothing here waits for a dead side when the
+console ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from iris_core.contracts import IrisError, R
+from iris_core.live.backoff import Backoff
+from iris_core.live.jobtree import JobTree
+from iris_core.live.waiting import first_of
+from iris_core.live.watch import LinkState, Watch
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from iris_core.contracts import AsyncClient
+    from iris_core.live.clock import Clock
+
+ClientFactory = Callable[[], Awaitable["AsyncClient"]]
+"""Makes a connection inside the running loop. Raises IrisError; it is asked again later."""
+
+CLOSE_S: Final = 0.5
+"""How long a connection gets to close."""
+
+
+class LateClient:
+    """An AsyncClient that is made with the first call, and made anew when that failed."""
+
+    def __init__(self, factory: ClientFactory) -> None:
+        self.url = ""
+        self._factory = factory
+        self._made: asyncio.Task[AsyncClient] | None = None
+
+    async def _client(self) -> AsyncClient:
+        if self._made is None or (self._made.done() and (self._made.cancelled() or self._made.exception() is not None)):
+            self._made = asyncio.create_task(self._make(), name="connect")
+        # Shielded: many calls wait for the one connection, and one that is given up must not end it.
+        client = await asyncio.shield(self._made)
+        self.url = client.url
+        return client
+
+    async def _make(self) -> AsyncClient:
+        return await self._factory()
+
+    async def call(self, method: str, request: Message, response: type[R], *, timeout_s: float = 30.0) -> R:
+        client = await self._client()
+        return await client.call(method, request, response, timeout_s=timeout_s)
+
+    async def stream(self, method: str, request: Message, response: type[R]) -> AsyncIterator[R]:
+        client = await self._client()
+        async for item in client.stream(method, request, response):
+            yield item
+
+    async def close(self) -> None:
+        """Close what was made, within CLOSE_S."""
+        made = self._made
+        if made is None:
+            return
+        if not made.done():
+            made.cancel()
+        elif not made.cancelled() and made.exception() is None:
+            await first_of(made.result().close(), asyncio.sleep(CLOSE_S))
+
+
+class Session:
+    """A cluster by its name, and everything live that is known of it."""
+
+    def __init__(
+        self,
+        name: str,
+        factory: ClientFactory,
+        clock: Clock,
+        *,
+        environment: str = "",
+        read_only: bool = False,
+        selector: str = "",
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.name = name
+        self.environment = environment
+        self.read_only = read_only
+        self.selector = selector or f"--cluster={name}"
+        """How a command line names this cluster."""
+        self.clock = clock
+        self.client = LateClient(factory)
+        self.tree = JobTree(self.client)
+        self.watch = Watch(self.client, self.tree, clock, backoff=backoff)
+        self.watch.select(self.tree.selectors())
+        self.user = ""
+        self.role = ""
+
+    @property
+    def link(self) -> LinkState:
+        """How the connection stands."""
+        return self.watch.state
+
+    async def run(self) -> None:
+        """Keep the subscription, for ever; learns who we are as soon as somebody answers. Cancel the task to end it."""
+        await asyncio.gather(self.watch.run(), self._who())
+
+    async def _who(self) -> None:
+        backoff = Backoff()
+        while not self.role:
+            from iris_core.wire.gen.iris.v1 import controller_pb2
+
+            try:
+                answer = await self.client.call(
+                    "ControllerService/GetCurrentUser",
+                    controller_pb2.GetCurrentUserRequest(),
+                    controller_pb2.GetCurrentUserResponse,
+                )
+                self.user, self.role = answer.user_id, answer.role
+                self.read_only = self.read_only or answer.read_only
+            except IrisError:
+                # The header says what is wrong with the connection; this is asked again in its own time.
+                await self.clock.sleep(backoff.next_s())

@@ -1,0 +1,70 @@
+"""The top line: where this is, as whom, and whether what is shown is true now.
+
+Production is a colour and a word. LIVE, STALE with its age, RECONNECTING and DENIED are words, too: nothing here depends on
+colour alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.style import Style
+
+from iris_core.live.columns import Tone
+from iris_core.live.watch import Link, LinkState
+from iris_core.model.resources import format_age
+from iris_core.model.text import one_line
+from iris_tui.drawing import Run
+from iris_tui.themes import is_production
+from iris_tui.widgets.line import Line
+
+if TYPE_CHECKING:
+    from iris_tui.session import Session
+
+_TONES = {
+    Link.CONNECTING: Tone.WAIT,
+    Link.LIVE: Tone.GOOD,
+    Link.STALE: Tone.WARN,
+    Link.RECONNECTING: Tone.WARN,
+    Link.DENIED: Tone.BAD,
+}
+
+
+def link_text(state: LinkState) -> str:
+    """`LIVE`, or `STALE 42s`."""
+    if state.link in (Link.LIVE, Link.CONNECTING) or state.age_s is None:
+        return state.link.value
+    return f"{state.link.value} {format_age(int(state.age_s * 1000))}"
+
+
+class Header(Line):
+    """Call `update` whenever time passes."""
+
+    DEFAULT_CSS = """
+    Header { dock: top; }
+    """
+
+    _production = False
+
+    def update_from(self, session: Session, title: str) -> None:
+        """Show the session as it stands now."""
+        self._production = is_production(session.environment)
+        left = [Run(" iris ", Tone.DIM), Run(one_line(session.name), Tone.PLAIN)]
+        if self._production:
+            left.append(Run("  PROD", Tone.BAD))
+        elif session.environment and session.environment != session.name:
+            left.append(Run(f"  {one_line(session.environment)}", Tone.DIM))
+        left.append(Run(f"   {title}", Tone.DIM))
+        state = session.link
+        right: list[Run] = []
+        if session.read_only:
+            right.append(Run("READ-ONLY  ", Tone.WARN))
+        if session.role:
+            who = f"{one_line(session.user)} ({one_line(session.role)})  "
+            right.append(Run(who, Tone.DIM))
+        right.append(Run(f"{link_text(state)} ", _TONES[state.link]))
+        self.show(left, right)
+
+    def over(self) -> Style:
+        theme = self.app.current_theme
+        return Style(bgcolor=theme.panel, bold=True)

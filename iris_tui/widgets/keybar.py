@@ -1,0 +1,56 @@
+"""The bottom line: the few keys that matter for what has the focus. The rest is behind `?`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.style import Style
+
+from iris_core.live.columns import Tone
+from iris_tui.drawing import Run
+from iris_tui.keymap import shown
+from iris_tui.widgets.line import Line
+
+if TYPE_CHECKING:
+    from iris_tui.actions import Action
+
+MOST = 7
+
+_SHORT = {
+    "app.help": "Help",
+    "app.palette": "Search",
+    "jobs.open": "Open",
+    "jobs.logs": "Logs",
+    "jobs.describe": "Describe",
+    "jobs.filter": "Filter",
+    "jobs.menu": "Actions",
+    "log.follow": "Follow",
+    "log.filter": "Filter",
+    "log.find": "Find",
+    "log.wrap": "Wrap",
+    "log.times": "Times",
+    "log.close": "Close",
+    "text.close": "Close",
+    "text.find": "Find",
+    "text.wrap": "Wrap",
+}
+
+
+class KeyBar(Line):
+    """Set the actions with `update_from`."""
+
+    DEFAULT_CSS = """
+    KeyBar { dock: bottom; }
+    """
+
+    def update_from(self, actions: list[Action]) -> None:
+        """Show these actions, by their place in the key bar."""
+        chosen = sorted((action for action in actions if action.footer and action.keys), key=lambda a: a.footer)[:MOST]
+        runs: list[Run] = []
+        for action in chosen:
+            runs.append(Run(f" {shown(action.keys[0])} ", Tone.WARN))
+            runs.append(Run(f"{_SHORT.get(action.id, action.title)} ", Tone.DIM))
+        self.show(runs)
+
+    def over(self) -> Style:
+        return Style(bgcolor=self.app.current_theme.panel)

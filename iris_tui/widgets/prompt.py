@@ -1,0 +1,189 @@
+"""The one line in which something is typed: a filter, a pattern, a command.
+
+While the text is wrong the box is red and a line below it points at the place and says what is wrong; whatever was shown
+before stays, and stays labelled. Escape leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.widgets import Input
+
+from iris_core.live.columns import Tone
+from iris_core.model.errors import ModelError
+from iris_tui.drawing import Run
+from iris_tui.widgets.line import Line
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.suggester import Suggester
+
+
+@dataclass(slots=True)
+class Question:
+    """What is asked.
+
+    Attributes:
+        label: Short, before the box.
+        check: Called with every change; raises ModelError if the text is wrong.
+        submit: Called with the text on Enter if it is not wrong; may raise ModelError, too.
+        cancel: Called on Escape.
+        change: Called with every text that is not wrong, while it is typed.
+        history: Earlier answers, newest last; arrows go through them.
+    """
+
+    label: str
+    submit: Callable[[str], None]
+    check: Callable[[str], object] | None = None
+    change: Callable[[str], None] | None = None
+    cancel: Callable[[], None] | None = None
+    suggester: Suggester | None = None
+    history: list[str] | None = None
+
+
+class PromptInput(Input):
+    """The box; Escape and the arrows belong to the prompt."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", show=False),
+        Binding("up", "earlier(-1)", show=False),
+        Binding("down", "earlier(1)", show=False),
+        Binding("tab", "take_suggestion", show=False),
+    ]
+
+    def action_leave(self) -> None:
+        self.query_ancestor(Prompt).leave()
+
+    def action_earlier(self, step: int) -> None:
+        self.query_ancestor(Prompt).earlier(step)
+
+    def action_take_suggestion(self) -> None:
+        self.action_cursor_right()
+
+
+class Prompt(Vertical):
+    """Ask with `ask`; hidden while nothing is asked."""
+
+    DEFAULT_CSS = """
+    Prompt { height: auto; dock: bottom; display: none; margin-bottom: 1; background: $surface; }
+    Prompt Horizontal { height: 1; }
+    Prompt #prompt-label { width: auto; }
+    Prompt PromptInput { height: 1; border: none; padding: 0; background: $surface; width: 1fr; }
+    Prompt PromptInput:focus { border: none; }
+    Prompt.-wrong PromptInput { background: $error 30%; color: $text; }
+    Prompt.-wrong #prompt-label { background: $error; }
+    Prompt #prompt-fault { display: none; }
+    Prompt.-wrong #prompt-fault { display: block; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.label = Line(id="prompt-label")
+        self.input = PromptInput(compact=True)
+        self.fault = Line(id="prompt-fault")
+        self._question: Question | None = None
+        self._recalled = 0
+
+    def compose(self) -> ComposeResult:
+        with Horizontal():
+            yield self.label
+            yield self.input
+        yield self.fault
+
+    @property
+    def asking(self) -> bool:
+        """Whether something is asked now."""
+        return self._question is not None
+
+    def ask(self, question: Question, value: str = "") -> None:
+        """Show the box with a text in it and give it the focus."""
+        self._question = question
+        self._recalled = 0
+        self.remove_class("-wrong")
+        self.label.styles.width = len(question.label) + 2
+        self.label.show([Run(f" {question.label} ", Tone.WARN)])
+        with self.input.prevent(Input.Changed):
+            self.input.value = value
+        self.input.suggester = question.suggester
+        self.input.cursor_position = len(value)
+        self.display = True
+        self.input.focus()
+        self._look(value)
+
+    def close(self) -> None:
+        """Hide the box; nothing is asked any more."""
+        self._question = None
+        self.display = False
+        self.remove_class("-wrong")
+
+    def leave(self) -> None:
+        """Escape: as it was."""
+        question = self._question
+        self.close()
+        if question is not None and question.cancel is not None:
+            question.cancel()
+
+    def earlier(self, step: int) -> None:
+        """Put an earlier answer into the box."""
+        history = self._question.history if self._question is not None else None
+        if not history:
+            return
+        self._recalled = min(max(self._recalled - step, 0), len(history))
+        self.input.value = history[-self._recalled] if self._recalled else ""
+        self.input.cursor_position = len(self.input.value)
+
+    def _look(self, text: str) -> bool:
+        """Check a text and show what is wrong with it; whether it is right."""
+        question = self._question
+        if question is None or question.check is None:
+            return True
+        try:
+            question.check(text)
+        except ModelError as error:
+            self.show_fault(error)
+            return False
+        self.remove_class("-wrong")
+        return True
+
+    def show_fault(self, error: ModelError) -> None:
+        """Turn the box red, with a mark under the place of the fault."""
+        before = len(self._question.label) + 2 if self._question is not None else 0
+        words = str(error)
+        if error.position is None:
+            runs = [Run(f" {words}", Tone.BAD)]
+        else:
+            text = f"▲ position {error.position}: {words}" if "position" not in words else f"▲ {words}"
+            at = before + error.position
+            # Long explanations go to the left of a mark that is far to the right.
+            room = max(self.size.width - len(text), 0)
+            runs = [Run(" " * min(at, room) + text, Tone.BAD)]
+        self.fault.show(runs)
+        self.add_class("-wrong")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        question = self._question
+        if question is not None and self._look(event.value) and question.change is not None:
+            question.change(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        question = self._question
+        if question is None or not self._look(event.value):
+            return
+        try:
+            self.close()
+            question.submit(event.value)
+        except ModelError as error:
+            self.ask(question, event.value)
+            self.show_fault(error)
+            return
+        if question.history is not None and event.value:
+            if event.value in question.history:
+                question.history.remove(event.value)
+            question.history.append(event.value)

@@ -1,0 +1,312 @@
+"""A table of any number of live rows: it draws only the lines on the screen, from a store it does not copy.
+
+The cursor is an id. After a new order the selected row stays on the same screen line; a row that went away stays as a
+tombstone until the cursor leaves it. An untouched table, where nobody has chosen a row yet, keeps its cursor on the first
+line, so that new rows are seen to arrive. Drawn lines are cached by what they depend on, and a flush redraws the lines whose
+rows changed and no others (console §2.3a). Pages move without animation.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+
+from iris_core.live.columns import ColumnSpec, Tone, fit
+from iris_tui.drawing import Run, cut_runs, padded, strip_of, width_of
+from iris_tui.keymap import bindings
+from iris_tui.scope import ActionHost
+from iris_tui.widgets.line import Line, Painted
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.strip import Strip
+
+    from iris_core.live.rows import ChangeSet, Row, RowStore
+    from iris_tui.glyphs import Glyphs
+
+GUTTER = 2
+"""Cells left of the first column: cursor and mark."""
+_SCREENS = 4
+
+
+class Cells(Protocol):
+    """What a table shows: its columns, and the texts of a row."""
+
+    columns: Sequence[ColumnSpec[Any]]
+
+    def cells(self, row: Row[Any], column: str, width: int, now_ms: int) -> list[Run]:
+        """The cell's texts; they are cut and padded by the table."""
+        ...
+
+    def whole(self, row: Row[Any]) -> list[Run] | None:
+        """The texts of a row that has no columns, None for one that has."""
+        ...
+
+
+class TableHeader(Line):
+    """The column titles above a table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.can_focus = False
+
+
+class VirtualTable(ActionHost, ScrollView, Painted, can_focus=True, inherit_bindings=False):
+    """Draws a RowStore. Call `flush` after the store changed, `tick` once a second, `reordered` after a new order."""
+
+    DEFAULT_CSS = """
+    VirtualTable { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
+    """
+    SCOPE: ClassVar[str] = "table"
+    BINDINGS = bindings("table")
+
+    class Moved(Message):
+        """The cursor is on another row, or the end of the rows came into view."""
+
+        def __init__(self, table: VirtualTable, row_id: str, at_end: bool) -> None:
+            super().__init__()
+            self.table = table
+            self.row_id = row_id
+            self.at_end = at_end
+
+        @property
+        def control(self) -> VirtualTable:
+            return self.table
+
+    def __init__(self, store: RowStore[Any], view: Cells, glyphs: Glyphs, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.store = store
+        self.view = view
+        self.glyphs = glyphs
+        self.header = TableHeader()
+        self.cursor_id = ""
+        self.touched = False
+        """Whether a row was chosen: by a key, a click, or an action."""
+        self.now_ms = 0
+        self.sorted_by = ""
+        self.reversed = False
+        self.drawn = 0
+        """Lines drawn anew so far: for tests of what a flush costs."""
+        self._line = 0
+        self._fitted: list[tuple[ColumnSpec[Any], int]] = []
+        self._fitted_for = -1
+        self._cache: OrderedDict[str, tuple[tuple[Any, ...], list[Run], Strip]] = OrderedDict()
+
+    # --- data --------------------------------------------------------------------------------------------------------
+
+    def flush(self, changes: ChangeSet) -> None:
+        """Redraw the lines whose rows changed."""
+        if not changes:
+            return
+        first = self.scroll_offset.y
+        for line in self.store.visible_changes(changes.changed | changes.removed, first, self.size.height):
+            self.refresh_line(line)
+
+    def tick(self, now_ms: int) -> None:
+        """Time passed: redraw the lines whose texts depend on it."""
+        self.now_ms = now_ms
+        first = self.scroll_offset.y
+        for line, name in enumerate(self.store.order[first : first + self.size.height], first):
+            entry = self._cache.get(name)
+            row = self.store.get(name)
+            if entry is not None and row is not None and self._runs(row) != entry[1]:
+                del self._cache[name]
+                self.refresh_line(line)
+
+    def reordered(self) -> None:
+        """The store has a new order: keep the selected row where it is on the screen."""
+        order = self.store.order
+        self.virtual_size = Size(self.size.width, len(order))
+        if not order:
+            self._line = 0
+            self._choose("", 0)
+            self.refresh()
+            return
+        if not self.touched or not self.cursor_id:
+            self._choose(order[0], 0)
+            self._scroll_to_line(0)
+        else:
+            line = self.store.index(self.cursor_id)
+            if line < 0:
+                line = min(self._line, len(order) - 1)
+                self._choose(order[line], line)
+            else:
+                shift = line - self._line
+                self._line = line
+                if shift:
+                    self._scroll_to_line(self.scroll_offset.y + shift)
+        self._keep_visible()
+        self.refresh()
+
+    @property
+    def row(self) -> Row[Any] | None:
+        """The row under the cursor."""
+        return self.store.get(self.cursor_id) if self.cursor_id else None
+
+    def touch(self) -> None:
+        """From now on the cursor stays with its row: it was chosen."""
+        self.touched = True
+
+    def move_to(self, name: str) -> bool:
+        """Put the cursor on a row; False if it is not shown."""
+        line = self.store.index(name)
+        if line < 0:
+            return False
+        self.touch()
+        self._go(line)
+        return True
+
+    def columns_shown(self) -> list[str]:
+        """Ids of the columns that fit."""
+        return [column.id for column, _ in self._fit()]
+
+    def relayout(self) -> None:
+        """Columns or sort marks changed."""
+        self._fitted_for = -1
+        self._cache.clear()
+        self.refresh()
+        self._draw_header()
+
+    # --- moving ------------------------------------------------------------------------------------------------------
+
+    def do_up(self) -> None:
+        self._go(self._line - 1)
+
+    def do_down(self) -> None:
+        self._go(self._line + 1)
+
+    def do_page_up(self) -> None:
+        self._page(-1)
+
+    def do_page_down(self) -> None:
+        self._page(1)
+
+    def do_top(self) -> None:
+        self._go(0)
+
+    def do_bottom(self) -> None:
+        self._go(len(self.store.order) - 1)
+
+    def _page(self, direction: int) -> None:
+        step = max(self.size.height - 1, 1) * direction
+        offset = self.scroll_offset.y + step
+        self._scroll_to_line(offset)
+        self._go(self._line + step)
+
+    def _go(self, line: int) -> None:
+        self.touch()
+        order = self.store.order
+        if not order:
+            return
+        line = min(max(line, 0), len(order) - 1)
+        before = self._line
+        self._choose(order[line], line)
+        self._keep_visible()
+        self.refresh_line(before)
+        self.refresh_line(line)
+
+    def _choose(self, name: str, line: int) -> None:
+        self._line = line
+        changed = name != self.cursor_id
+        self.cursor_id = name
+        self.store.hold(name)
+        at_end = line >= len(self.store.order) - 1
+        if changed or at_end:
+            self.post_message(self.Moved(self, name, at_end))
+
+    def _keep_visible(self) -> None:
+        height, top = self.size.height, self.scroll_offset.y
+        if self._line < top:
+            self._scroll_to_line(self._line)
+        elif height and self._line >= top + height:
+            self._scroll_to_line(self._line - height + 1)
+
+    def _scroll_to_line(self, line: int) -> None:
+        self.scroll_to(y=max(min(line, len(self.store.order) - self.size.height), 0), animate=False, force=True)
+
+    def on_click(self, event: events.Click) -> None:
+        line = self.scroll_offset.y + event.get_content_offset_capture(self).y
+        if 0 <= line < len(self.store.order):
+            self._go(line)
+
+    def on_resize(self) -> None:
+        self.virtual_size = Size(self.size.width, len(self.store.order))
+        self.relayout()
+        self._keep_visible()
+
+    def on_focus(self) -> None:
+        self.refresh_line(self._line)
+
+    def on_blur(self) -> None:
+        self.refresh_line(self._line)
+
+    # --- drawing -----------------------------------------------------------------------------------------------------
+
+    def _fit(self) -> list[tuple[ColumnSpec[Any], int]]:
+        width = self.size.width
+        if self._fitted_for != width:
+            self._fitted = fit(list(self.view.columns), width - GUTTER)
+            self._fitted_for = width
+            self._cache.clear()
+        return self._fitted
+
+    def _draw_header(self) -> None:
+        runs = [Run(" " * GUTTER)]
+        for number, (column, width) in enumerate(self._fit()):
+            title = column.title
+            if column.id == self.sorted_by:
+                title += self.glyphs.descending if self.reversed else self.glyphs.ascending
+            tone = Tone.BUSY if column.id == self.sorted_by else Tone.DIM
+            runs.append(Run((" " if number else "") + padded(title, width, right=column.align == "right"), tone))
+        self.header.show(runs)
+
+    def _runs(self, row: Row[Any]) -> list[Run]:
+        whole = self.view.whole(row)
+        if whole is not None:
+            return whole
+        runs: list[Run] = []
+        for number, (column, width) in enumerate(self._fit()):
+            if number:
+                runs.append(Run(" "))
+            cell = cut_runs(self.view.cells(row, column.id, width, self.now_ms), width)
+            blank = Run(" " * (width - width_of(cell)))
+            if column.align == "right":
+                runs += [blank, *cell]
+            else:
+                runs += [*cell, blank]
+        return runs
+
+    def render_line(self, y: int) -> Strip:
+        line = y + self.scroll_offset.y
+        width = self.size.width
+        order = self.store.order
+        row = self.store.get(order[line]) if line < len(order) else None
+        if row is None:
+            return strip_of([], width, self.paint)
+        at_cursor = row.id == self.cursor_id
+        marked = row.id in self.store.marks
+        look = self.paint
+        key = (row.version, width, at_cursor and (2 if self.has_focus else 1), marked, look.generation, row.gone, row.depth,
+               row.context, row.id in self.store.expanded)  # fmt: skip
+        entry = self._cache.get(row.id)
+        if entry is not None and entry[0] == key:
+            self._cache.move_to_end(row.id)
+            return entry[2]
+        self.drawn += 1
+        runs = self._runs(row)
+        gutter = [
+            Run(self.glyphs.cursor if at_cursor else " ", Tone.BUSY),
+            Run(self.glyphs.mark if marked else " ", Tone.WARN),
+        ]
+        over = (look.cursor if self.has_focus else look.idle_cursor) if at_cursor else None
+        shown = [Run(run.text, Tone.DIM) for run in runs] if row.gone or row.context else runs
+        strip = strip_of([*gutter, *shown], width, look, over=over)
+        self._cache[row.id] = (key, runs, strip)
+        while len(self._cache) > max(_SCREENS * self.size.height, 64):
+            self._cache.popitem(last=False)
+        return strip

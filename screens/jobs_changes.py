@@ -1,0 +1,146 @@
+"""Ending jobs: freezing the targets, what the gate says, and sending exactly that.
+
+The targets are ids with the incarnation they had. A job that was replaced meanwhile is refused, not ended by its name. Every
+request has its own id and is repeated with the same one when the connection broke, so that it takes effect once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from iris_core.contracts import ConnectFailed, IrisError
+from iris_core.model.states import JOB_TERMINAL, job_label
+from iris_core.model.text import one_line
+from iris_tui.gate import GatePlan, GateScreen, GateTarget
+
+if TYPE_CHECKING:
+    from iris_tui.actions import Action
+    from iris_tui.session import Session
+
+SHOWN_IN_COMMAND = 5
+RETRY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one target."""
+
+    id: str
+    done: bool
+    words: str
+    ended: tuple[str, ...] = ()
+
+
+async def freeze(session: Session, names: list[str]) -> tuple[GateTarget, ...]:
+    """The targets as they are now; finished jobs are left out. Raises IrisError for one that nobody knows."""
+    from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+
+    targets = []
+    for name in dict.fromkeys(names):
+        row = session.tree.store.get(name)
+        if row is not None and row.kind == "job" and not row.gone:
+            job: Any = row.value
+        else:
+            answer = await session.client.call(
+                "ControllerService/GetJobStatus", pb.GetJobStatusRequest(job_id=name), pb.GetJobStatusResponse
+            )
+            job = answer.job
+        if int(job.state) not in JOB_TERMINAL:
+            targets.append(GateTarget(name, int(job.incarnation), job_label(job.state)))
+    return tuple(targets)
+
+
+def gate(session: Session, action: Action, targets: tuple[GateTarget, ...]) -> GateScreen:
+    """The gate for ending these jobs. More than one job, or one with child jobs, is tier 2."""
+    jobs: set[str] = set()
+    running = waiting = 0
+    for target in targets:
+        below = session.tree.subtree(target.id)
+        if target.id not in jobs:
+            running += below.running
+            waiting += below.waiting
+        jobs.update(below.jobs)
+    children = len(jobs - {target.id for target in targets})
+    verb = action.title.partition(":")[0]
+    word = "as succeeded" if action.name == "complete" else "as killed"
+    effects = [f"ends {_count(running, 'running task')} and {_count(waiting, 'waiting task')} {word}"]
+    if children:
+        effects.append(f"ends {_count(children, 'child job')} below {'it' if len(targets) == 1 else 'them'}, too")
+    effects.append("what they did so far and their logs stay; it cannot be taken back")
+    names = " ".join(target.id for target in targets[:SHOWN_IN_COMMAND])
+    more = " …" if len(targets) > SHOWN_IN_COMMAND else ""
+    return GateScreen(
+        GatePlan(
+            verb=verb,
+            what=one_line(targets[0].id) if len(targets) == 1 else f"{len(targets)} jobs",
+            tier=2 if len(targets) > 1 or children else action.tier,
+            cluster=session.name,
+            environment=session.environment,
+            targets=targets,
+            effects=tuple(effects),
+            command=action.cli.replace("{at}", session.selector).replace("{id}", names + more),
+            hidden=len({target.id for target in targets} - set(session.tree.store.order)),
+            changed=lambda: _changed(session, targets),
+        )
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _state(session: Session, target: GateTarget) -> str:
+    """What keeps a target from being ended as it was frozen, "" if nothing does."""
+    row = session.tree.store.get(target.id)
+    if row is None:
+        return ""
+    job: Any = row.value
+    if row.gone:
+        return "is gone"
+    if int(job.incarnation) != target.generation:
+        return "was replaced by a new job of that name"
+    if int(job.state) in JOB_TERMINAL:
+        return f"has {job_label(job.state)}" if job_label(job.state) == "succeeded" else f"is {job_label(job.state)}"
+    return ""
+
+
+def _changed(session: Session, targets: tuple[GateTarget, ...]) -> str:
+    changes = [f"{target.id} {state}" for target in targets if (state := _state(session, target))]
+    return "; ".join(changes[:3]) + (f" and {len(changes) - 3} more" if len(changes) > 3 else "")
+
+
+async def send(session: Session, action: Action, target: GateTarget, request_id: str, *, tries: int) -> Result:
+    """End one job, once, however often it has to be asked for."""
+    from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+
+    state = _state(session, target)
+    if state:
+        return Result(target.id, False, f"not sent: it {state}")
+    for attempt in range(tries):
+        try:
+            if action.name == "complete":
+                completed = await session.client.call(
+                    "ControllerService/CompleteJob",
+                    pb.CompleteJobRequest(job_id=target.id, request_id=request_id),
+                    pb.CompleteJobResponse,
+                )
+                return Result(target.id, True, _ended(completed.job_ids), tuple(completed.job_ids))
+            ended = await session.client.call(
+                "ControllerService/TerminateJob",
+                pb.TerminateJobRequest(job_id=target.id, reason="cancelled in the console", request_id=request_id),
+                pb.TerminateJobResponse,
+            )
+            return Result(target.id, True, _ended(ended.job_ids), tuple(ended.job_ids))
+        except ConnectFailed as error:
+            if attempt + 1 == tries:
+                return Result(target.id, False, f"not known whether it was done: {one_line(error.message)}")
+            await asyncio.sleep(RETRY_S)
+        except IrisError as error:
+            return Result(target.id, False, one_line(error.message))
+    return Result(target.id, False, "not sent")
+
+
+def _ended(job_ids: Any) -> str:
+    return f"{_count(len(job_ids), 'job')} ended"
