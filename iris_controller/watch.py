@@ -34,7 +34,7 @@ from iris_core.model.filter import Filter, parse_filter
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
 
 INTERVAL_S = 0.1
-HEARTBEAT_S = 5.0
+HEARTBEAT_S = 2.0
 PAGE_ROWS = 2_000
 KEPT_BATCHES = 2_048
 SELECTORS = 16
@@ -251,13 +251,14 @@ class Subscription:
             async for message in self._begin(selection):
                 yield message
         last = 0.0
-        beat = time.monotonic() + HEARTBEAT_S * random.uniform(0.8, 1.0)
+        # At once: a stream that resumed with nothing missed must show that it lives, or its reader calls it stale.
+        beat = time.monotonic()
         while True:
             try:
                 async with asyncio.timeout(max(0.0, beat - time.monotonic())):
                     await self._wake.wait()
             except TimeoutError:
-                beat = time.monotonic() + HEARTBEAT_S
+                beat = time.monotonic() + HEARTBEAT_S * random.uniform(0.8, 1.0)
                 yield controller_pb2.WatchResponse(
                     heartbeat=controller_pb2.WatchHeartbeat(revision=self._hub.revision(), now_ms=self._hub.now_ms())
                 )

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from iris_core.wire.gen.iris.v1.common_pb2 import Revision
     from iris_core.wire.gen.iris.v1.controller_pb2 import WatchResponse, WatchRows
 
-STALE_AFTER_S = 6.5
-"""Without a message for this long (more than a heartbeat) what is shown counts as stale."""
+STALE_AFTER_S = 4.0
+"""Without a message for this long (twice a heartbeat) what is shown counts as stale."""
 SILENT_AFTER_S = 30.0
 """Without a message for this long the stream is given up and opened anew."""
 
