@@ -1,0 +1,116 @@
+"""Bundles on this host, by content: fetched once from the controller, checked, kept for the next attempt.
+
+The id is the sha256 of the bytes, so a file under its id is either right or not there, and nobody needs to be asked whether it is
+still current. Fetches of the same bundle are one fetch. Must never hand out a file whose hash was not computed here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import re
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+_log = logging.getLogger("iris.worker.bundles")
+
+MAX_BYTES = 256 * 1024 * 1024
+"""Ten times what a controller accepts: a bound, not a rule."""
+KEEP_BYTES = 1024 * 1024 * 1024
+_TRIES = 3
+_ID = re.compile(r"[0-9a-f]{64}")
+
+
+class CannotFetch(Exception):
+    """The bundle can not be had now; the message says why."""
+
+
+class Fetch(Protocol):
+    """Streams a bundle's bytes. Raises CannotFetch."""
+
+    def __call__(self, bundle_id: str, /) -> AsyncIterator[bytes]: ...
+
+
+class Bundles:
+    """The cache below `folder`."""
+
+    def __init__(self, folder: Path, fetch: Fetch) -> None:
+        self._folder = folder
+        self._fetch = fetch
+        self._fetching: dict[str, asyncio.Task[Path]] = {}
+
+    async def get(self, bundle_id: str) -> Path:
+        """The file of the bundle. Raises CannotFetch or OSError."""
+        if not _ID.fullmatch(bundle_id):
+            raise CannotFetch(f"{bundle_id[:80]!r} is no bundle id")
+        path = self._folder / f"{bundle_id}.zip"
+        if await asyncio.to_thread(_touch, path):
+            return path
+        task = self._fetching.get(bundle_id)
+        if task is None:
+            task = asyncio.create_task(self._download(bundle_id, path), name=f"fetch bundle {bundle_id[:12]}")
+            self._fetching[bundle_id] = task
+            task.add_done_callback(lambda done: self._done(bundle_id, done))
+        return await asyncio.shield(task)
+
+    def _done(self, bundle_id: str, task: asyncio.Task[Path]) -> None:
+        self._fetching.pop(bundle_id, None)
+        if not task.cancelled():
+            task.exception()  # every asker got it; when all were stopped meanwhile, nobody did
+
+    async def _download(self, bundle_id: str, path: Path) -> Path:
+        for left in reversed(range(_TRIES)):
+            chunks: list[bytes] = []
+            size = 0
+            async for chunk in self._fetch(bundle_id):
+                size += len(chunk)
+                if size > MAX_BYTES:
+                    raise CannotFetch(f"the bundle is larger than {MAX_BYTES} bytes")
+                chunks.append(chunk)
+            if await asyncio.to_thread(_store, path, chunks, bundle_id):
+                return path
+            _log.warning("bundle %s arrived damaged (%d bytes), %d more tries", bundle_id, size, left)
+        raise CannotFetch("the bundle arrives damaged")
+
+
+def _touch(path: Path) -> bool:
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _store(path: Path, chunks: list[bytes], bundle_id: str) -> bool:
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+    if digest.hexdigest() != bundle_id:
+        return False
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _make_room(path.parent, sum(map(len, chunks)))
+    temporary = path.with_suffix(".part")
+    try:
+        with open(temporary, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.writelines(chunks)
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    return True
+
+
+def _make_room(folder: Path, size: int) -> None:
+    """Removes the bundles not used for longest. An unpacking that has the file open keeps it until it is done."""
+    found = sorted((entry.stat().st_mtime_ns, entry.stat().st_size, entry.path) for entry in os.scandir(folder))
+    total = size + sum(bytes_ for _, bytes_, _ in found)
+    for _, bytes_, path in found:
+        if total <= KEEP_BYTES:
+            return
+        os.unlink(path)
+        total -= bytes_

@@ -1,0 +1,132 @@
+"""Pushes what is in the spool to the log store: one push in flight, at once when there is something, for ever.
+
+A push that was not acknowledged is repeated as it is, to the next address; the store drops what it has. Nothing is taken out of
+the spool before its acknowledgement. While a push is on its way the spool gathers the next, so batching needs no timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import TYPE_CHECKING
+
+import grpc
+
+from iris_controller.worker.attach import credentials, dial
+from iris_core.wire.gen.iris.v1 import logs_pb2
+from iris_core.wire.services import method
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from iris_controller.worker.spool import Push, Spool
+
+_log = logging.getLogger("iris.worker.ship")
+
+PUSH_BYTES = 1024 * 1024
+_TIMEOUT_S = 30.0
+_FIRST_BACKOFF_S = 0.05
+_LAST_BACKOFF_S = 5.0
+_BEST_AGAIN_S = 30.0
+"""How long a fallback is used before the best address is tried again."""
+
+
+class Shipper:
+    """See the module. `addresses` are tried in order (host:port, TLS or not); set them anew with `reach`."""
+
+    def __init__(self, spool: Spool, token_file: Path | None) -> None:
+        self._spool = spool
+        self._token_file = token_file
+        self._addresses: list[tuple[str, bool]] = []
+        self._at = 0
+        self._best_again = 0.0
+        self._dialled = ("", False)
+        self._channel: grpc.aio.Channel | None = None
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._told = ""
+
+    def wake(self) -> None:
+        """There is something in the spool."""
+        self._idle.clear()
+        self._wake.set()
+
+    def reach(self, addresses: list[tuple[str, bool]]) -> None:
+        """Where the log store is from now on, best first."""
+        if addresses != self._addresses:
+            self._addresses = addresses
+            self._best_again = 0.0
+        self._wake.set()
+
+    async def shipped(self) -> None:
+        """Waits until everything in the spool is acknowledged."""
+        await self._idle.wait()
+
+    async def run(self) -> None:
+        """Ships for ever."""
+        try:
+            await self._ship()
+        finally:
+            await self._close_channel()
+
+    async def _ship(self) -> None:
+        while True:
+            self._wake.clear()
+            push = self._spool.take(PUSH_BYTES) if self._addresses else None
+            if push is None:
+                if self._addresses and self._spool.empty:
+                    self._idle.set()
+                await self._wake.wait()
+                continue
+            await self._deliver(push)
+            self._spool.ack(push)
+
+    async def _deliver(self, push: Push) -> None:
+        backoff = _FIRST_BACKOFF_S
+        loop = asyncio.get_running_loop()
+        while True:
+            if loop.time() >= self._best_again:
+                self._at, self._best_again = 0, loop.time() + _BEST_AGAIN_S
+            address = self._addresses[self._at % len(self._addresses)]
+            try:
+                await self._push(push.body, address)
+            except grpc.aio.AioRpcError as error:
+                problem = f"{error.code().name}: {(error.details() or '').partition(chr(10))[0]}"
+            except (OSError, grpc.aio.UsageError) as error:
+                problem = str(error)
+            else:
+                if self._told:
+                    _log.info("lines are delivered again, to %s", address[0])
+                    self._told = ""
+                return
+            if not self._told:
+                _log.warning("cannot deliver lines to %s: %s (they stay in the spool)", address[0], problem)
+                self._told = problem
+            self._at = (self._at + 1) % len(self._addresses)
+            await self._close_channel()
+            await asyncio.sleep(backoff * random.uniform(0.5, 1.0))
+            backoff = min(backoff * 2, _LAST_BACKOFF_S)
+
+    async def _push(self, body: bytes, address: tuple[str, bool]) -> logs_pb2.PushLogsResponse:
+        if self._channel is None or self._dialled != address:
+            await self._close_channel()
+            self._channel, self._dialled = dial(address[0], tls=address[1]), address
+        call = self._channel.unary_unary(
+            method("LogService/PushLogs").path,
+            request_serializer=_as_is,
+            response_deserializer=logs_pb2.PushLogsResponse.FromString,
+        )
+        response: logs_pb2.PushLogsResponse = await call(
+            body, timeout=_TIMEOUT_S, metadata=credentials(self._token_file)
+        )
+        return response
+
+    async def _close_channel(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close(None)
+
+
+def _as_is(body: bytes) -> bytes:
+    return body
