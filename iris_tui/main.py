@@ -1,0 +1,233 @@
+"""The program `iris`: the console, and with a command the same as `iris-core`.
+
+Without a command and on a terminal the console opens; without a terminal the help is printed on standard error and the exit
+code is 2. Textual is imported only when the console really opens. The terminal is restored whatever ends the console, and a
+signal is said in one line, with exit code 128 + its number.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, NoReturn
+
+from iris_core.contracts import IrisError, UsageFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from iris_core.cli.session import Session as CommandLine
+    from iris_core.connect import Target
+    from iris_core.contracts import AsyncClient
+    from iris_tui.session import Session
+
+DEMO_NOTE = "The demo's cluster and its jobs end with it."
+
+
+def main() -> NoReturn:
+    """The entry point."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one command line and return its exit code; nothing is raised."""
+    from iris_core.cli.main import run as run_command
+
+    words, plain = _without_plain(argv)
+
+    def alone(line: CommandLine) -> int:
+        return _open(line, plain=plain)
+
+    def console(target: Target) -> int:
+        return run_console(target, on_quit_note=DEMO_NOTE)
+
+    return run_command(words, program="iris", console=console, alone=alone)
+
+
+def _without_plain(argv: Sequence[str]) -> tuple[list[str], bool]:
+    """`--plain` is an option of the console alone: it is taken out where no command has come yet."""
+    words = list(argv)
+    for place, word in enumerate(words):
+        if not word.startswith("-") and (
+            place == 0 or words[place - 1] not in ("--cluster", "--config", "--controller-url")
+        ):
+            break
+        if word == "--":
+            break
+        if word == "--plain":
+            del words[place]
+            return words, True
+    return words, False
+
+
+def _open(line: CommandLine, *, plain: bool) -> int:
+    """The console on what the selectors mean; where they mean nothing and clusters are known, the operator chooses."""
+    if plain or os.environ.get("TERM", "dumb") == "dumb":
+        from iris_tui.plain import run_plain
+
+        if not plain and not _has_terminal():
+            return _no_terminal(line)
+        return run_plain(line.target)
+    if not _has_terminal():
+        return _no_terminal(line)
+    preload()
+    try:
+        target = line.target
+    except UsageFailed:
+        if line.cluster or line.config or line.controller_url or os.environ.get("IRIS_CLUSTER"):
+            raise
+        chosen = _choose(line)
+        if chosen is None:
+            return 0
+        target = chosen
+    return run_console(target, selector=line.selector().strip())
+
+
+def _has_terminal() -> bool:
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+def _no_terminal(line: CommandLine) -> int:
+    import click
+
+    from iris_core.cli.main import root
+
+    with click.Context(root(), info_name="iris", obj=line) as context:
+        help_text = root().get_help(context)
+    line.diagnostics.note(f"{help_text}\n\nThe console needs a terminal; name a command, or use --plain.")
+    return 2
+
+
+def preload() -> None:
+    """Import what the connection needs beside what the screen needs."""
+
+    def load() -> None:
+        from importlib import import_module
+
+        try:
+            for name in (
+                "grpc.aio",
+                "iris_core.wire.gen.iris.v1.controller_pb2",
+                "iris_core.wire.gen.iris.v1.logs_pb2",
+            ):
+                import_module(name)
+        except ImportError:
+            return  # the connection itself says what is missing
+
+    threading.Thread(target=load, name="preload", daemon=True).start()
+
+
+def connection(target: Target) -> Callable[[], Awaitable[AsyncClient]]:
+    """How the console connects to a target: the imports in a thread, the channel inside the loop."""
+
+    async def connect() -> AsyncClient:
+        from iris_core.connect import open_async_client
+        from iris_tui.threads import in_thread
+
+        def load() -> None:
+            import iris_core.client.aio
+            import iris_core.client.grpc_client
+
+            iris_core.client.grpc_client.load_grpc()
+
+        await in_thread(load, name="load grpc")
+        return open_async_client(target)
+
+    return connect
+
+
+def session_for(
+    target: Target, *, selector: str = "", client_factory: Callable[[], Awaitable[AsyncClient]] | None = None
+) -> Session:
+    """The console's session on a target."""
+    from iris_core.live.clock import SystemClock
+    from iris_tui.session import Session
+
+    return Session(
+        target.cluster or target.url,
+        client_factory or connection(target),
+        SystemClock(),
+        environment=target.environment,
+        read_only=target.read_only,
+        selector=selector or (f"--cluster={target.cluster}" if target.cluster else f"--controller-url={target.url}"),
+    )
+
+
+def run_console(
+    target: Target,
+    *,
+    client_factory: Callable[[], Awaitable[AsyncClient]] | None = None,
+    selector: str = "",
+    title: str = "",
+    on_quit_note: str = "",
+) -> int:
+    """Open the console on a cluster and return its exit code when it has ended: 0, 128 + signal, or 1 after a fault of its own.
+
+    Args:
+        target: The cluster.
+        client_factory: Makes the connection inside the console's loop, instead of dialling the target.
+        selector: How a command line names this cluster; by default `--cluster=NAME`.
+        title: A sentence shown at the start.
+        on_quit_note: What the question before quitting says ends with the console.
+    """
+    preload()
+    from iris_core.config.places import state_home
+    from iris_tui.app import QUIT_NOTE, IrisApp
+
+    def open_session(name: str) -> Session:
+        from iris_core.connect import resolve
+
+        return session_for(resolve(cluster=name, read_only=target.read_only))
+
+    app = IrisApp(
+        session_for(target, selector=selector, client_factory=client_factory),
+        open_session=open_session,
+        quit_note=on_quit_note or QUIT_NOTE,
+        title=title,
+        crash_dir=state_home(),
+    )
+    app.run()
+    if app.ended_by:
+        _last_words(f"iris: ended by {app.ended_by}")
+    elif app.return_code and not app.crash_file:
+        _last_words("iris: ended by a fault of its own")
+    elif app.crash_file:
+        _last_words(f"iris: ended by a fault of its own; report {app.crash_file}")
+    return app.return_code or 0
+
+
+def _last_words(text: str) -> None:
+    try:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except OSError:
+        return  # the terminal is gone
+
+
+def _choose(line: CommandLine) -> Target | None:
+    """Let the operator choose a cluster; None = none was chosen. Raises UsageFailed as `resolve` did when none is known."""
+    from iris_core.config.cluster import named_clusters
+    from iris_core.connect import resolve
+
+    names = [cluster.name for cluster in named_clusters()]
+    if not names:
+        raise UsageFailed(
+            "no cluster runs here and none is known",
+            hint="start one with `iris-core cluster start --local`, or try `iris demo`",
+        )
+    from iris_tui.chooser import ChooserApp
+
+    app = ChooserApp(names)
+    chosen = app.run()
+    if not chosen:
+        return None
+    try:
+        return resolve(cluster=chosen, read_only=line.read_only)
+    except IrisError as error:
+        line.diagnostics.fail(error)
+        return None
+
+
+if __name__ == "__main__":
+    main()
