@@ -42,9 +42,10 @@ def commands_in(text: str) -> list[list[str]]:
 def follow(words: list[str]) -> tuple[click.Command, list[str]]:
     """The command that the words lead to, and the options that they use. Fails the test where they lead nowhere."""
     import click
-    from iris_core.cli.main import cli
 
-    command: click.Command = cli
+    from iris_core.cli.main import root
+
+    command: click.Command = root()
     context = click.Context(command, info_name=words[0])
     used: list[str] = []
     expects_value = False
