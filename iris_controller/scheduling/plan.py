@@ -18,7 +18,7 @@ from iris_controller.scheduling.shape import Shape, ShapeKey, shape_key
 from iris_controller.scheduling.snapshot import Fleet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from iris_controller.state.model import Model
     from iris_controller.state.records import Job
@@ -186,9 +186,13 @@ class Planner:
             if not shape.exhausted or shape.queued is not None:
                 self._enqueue(shape)
         bucket.reason = model.reasons.get(job_id, "")
-        waits = bucket.shape.exhausted and bucket.shape.queued is None
-        if waits and bucket.reason != bucket.shape.reason:
+        shape = bucket.shape
+        if bucket.reason == shape.reason:
+            return
+        if shape.exhausted and shape.queued is None:
             self._say(bucket)
+        else:
+            shape.untold[job_id] = None
 
     def _shape(self, job: Job) -> Shape:
         key = shape_key(job.spec)
@@ -288,13 +292,17 @@ class Planner:
         shape.exhausted = True
         shape.waits_for_slot &= shape.group.members.keys()
         cause = (self._fleet.version, shape.group.version, bool(shape.waits_for_slot))
+        whom: Iterable[str] = shape.untold
         if shape.reason_for != cause:
-            shape.reason = reason_for(shape, self._fleet)
+            before, shape.reason = shape.reason, reason_for(shape, self._fleet)
             shape.reason_for = cause
-        for _, job_id in shape.buckets:
+            if shape.reason != before:
+                whom = [job_id for _, job_id in shape.buckets]
+        for job_id in whom:
             bucket = self._buckets.get(job_id)
             if bucket is not None and bucket.shape is shape and bucket.reason != shape.reason:
                 self._say(bucket)
+        shape.untold.clear()
 
     def _say(self, bucket: _Bucket) -> None:
         bucket.reason = bucket.shape.reason

@@ -83,6 +83,8 @@ class Shape:
         """Whether nothing fitted when last tried; `reason` then says why."""
         self.reason = ""
         self.reason_for: tuple[int, int, bool] | None = None
+        self.untold: dict[str, None] = {}
+        """Jobs that have not been given `reason`."""
         self.waits_for_slot: set[str] = set()
         """Workers with room for it that are setting up as many tasks as they may."""
         self._tiers: dict[Tier, _TierSearch] = {}

@@ -74,17 +74,20 @@ def assign(o: Overlay, task: Task, worker_id: str, uid: str, now_ms: int) -> Att
         resources=job.spec.resources,
     )
     o.add_attempt(attempt)
-    o.set_task(
+    o.put_task(
         current,
-        state=TaskState.ASSIGNED,
-        attempt_number=attempt.number,
-        attempt_uid=uid,
-        worker_id=worker_id,
-        band=job.spec.band,
-        started_at_ms=None,
-        finished_at_ms=None,
-        error=None,
-        exit_code=None,
+        Task(
+            job_id=task.job_id,
+            index=task.index,
+            submitted_at_ms=current.submitted_at_ms,
+            state=TaskState.ASSIGNED,
+            attempt_number=attempt.number,
+            attempt_uid=uid,
+            worker_id=worker_id,
+            band=job.spec.band,
+            failure_count=current.failure_count,
+            preemption_count=current.preemption_count,
+        ),
     )
     return attempt
 

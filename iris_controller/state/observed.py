@@ -47,8 +47,9 @@ class Observed:
     log_lines: int | None = None
 
 
-REPORTABLE: Final = frozenset(
-    {
+_REPORTABLE: Final = {
+    int(state): state
+    for state in (
         TaskState.ASSIGNED,
         TaskState.BUILDING,
         TaskState.RUNNING,
@@ -57,18 +58,14 @@ REPORTABLE: Final = frozenset(
         TaskState.KILLED,
         TaskState.WORKER_FAILED,
         TaskState.MISSING,
-    }
-)
+    )
+}
 """What a worker can truthfully say. The other ends are decisions of the controller."""
 
 
 def reported_state(number: int) -> TaskState | None:
     """The state in an observation, or None for one that no worker can know."""
-    try:
-        state = TaskState(number)
-    except ValueError:
-        return None
-    return state if state in REPORTABLE else None
+    return _REPORTABLE.get(number)
 
 
 def cut(text: str) -> str:

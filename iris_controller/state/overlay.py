@@ -182,7 +182,10 @@ class Overlay:
 
     def set_task(self, task: Task, **values: Any) -> Task:
         """Changes a task; its job's counts follow in `fold`, and the job is rolled up before the commit."""
-        new = changed(task, values)
+        return self.put_task(task, changed(task, values))
+
+    def put_task(self, task: Task, new: Task) -> Task:
+        """Puts `new` in the place of `task`, as `set_task` does."""
         self.tasks[(task.job_id, task.index)] = new
         delta = self.touched_jobs.get(task.job_id)
         if delta is None:

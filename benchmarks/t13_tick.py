@@ -1,0 +1,82 @@
+"""T13: one tick that places 5,000 pending tasks with constraints on 1,000 workers, beside the same done with nothing but SQLite.
+
+And what R16 asks of one job of 100,000 tasks: no slice of planning holds the loop for long, and a pending task costs little memory.
+"""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from statistics import median
+from typing import TYPE_CHECKING
+
+from benchmarks.controller_world import FULL_TABLE, REGIONS, World, timed
+from benchmarks.measure import Sample, Side, alternate
+from benchmarks.plain_floor import Floor
+from iris_core.model.states import TaskState
+
+if TYPE_CHECKING:
+    from benchmarks.measure import Report
+
+PENDING = 5_000
+WORKERS = 1_000
+PER_WORKER = 5
+JOBS = 50
+MANY = 100_000
+
+
+def run(report: Report) -> None:
+    ours, floor = World(WORKERS, PER_WORKER, FULL_TABLE), Floor(WORKERS, PER_WORKER, REGIONS, FULL_TABLE)
+
+    def tick() -> Sample:
+        for number in range(JOBS):
+            ours.submit(PENDING // JOBS, f"region=r{number % REGIONS}", f"region!=x{number % 2}")
+        placed: list[int] = []
+        sample = timed(lambda: placed.append(ours.tick()))
+        assert placed == [PENDING]
+        ours.observe_all(TaskState.SUCCEEDED)
+        return sample
+
+    def plain() -> Sample:
+        floor.add_pending(PENDING)
+        placed: list[int] = []
+        sample = timed(lambda: placed.append(floor.tick()))
+        assert placed == [PENDING]
+        return sample
+
+    mine, theirs = alternate(5, tick, plain)
+    report.compare(
+        "T13",
+        f"a full durable tick, {PENDING:,} pending tasks with constraints onto {WORKERS:,} workers",
+        Side("Iris", mine),
+        Side("the same in plain SQLite with integer keys", theirs),
+        at_most=5,
+    )
+    ours.close()
+    floor.close()
+    _slices(report)
+
+
+def _slices(report: Report) -> None:
+    world = World(1_000, 200)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    world.submit(MANY)
+    memory = (tracemalloc.get_traced_memory()[0] - before) / MANY
+    tracemalloc.stop()
+    report.absolute("R16", f"memory of a pending task, one job of {MANY:,}", memory, "bytes", at_most=1_024)
+    plans: list[float] = []
+    slices: list[float] = []
+    while world.model.pending:
+        began = time.perf_counter()
+        plan = world.planner.plan(world.model)
+        planned = time.perf_counter()
+        world.batch(lambda o, plan=plan: world.assign(o, plan))  # type: ignore[misc]
+        plans.append((planned - began) * 1000)
+        slices.append((time.perf_counter() - began) * 1000)
+    report.absolute(
+        "R16", f"longest of {len(plans)} planning slices of 1,000 assignments", max(plans), "ms", at_most=20
+    )
+    report.absolute("R16", "the same, median", median(plans), "ms")
+    report.absolute("R16", "median slice with its durable commit and apply", median(slices), "ms")
+    world.close()
