@@ -1,0 +1,62 @@
+"""`attempt`: look at one numbered attempt of a task, and wait for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from iris_core.cli import output
+from iris_core.cli.lazy import Lazy, LazyGroup
+from iris_core.cli.options import output_option
+
+if TYPE_CHECKING:
+    from iris_core.cli.session import Session
+
+COMMANDS = {
+    "describe": Lazy("iris_core.cli.attempt:describe", "Show an attempt."),
+    "logs": Lazy("iris_core.cli.logs:attempt_logs", "Print what one attempt wrote."),
+    "wait": Lazy("iris_core.cli.attempt:wait", "Wait until an attempt has ended."),
+}
+
+
+@click.group(cls=LazyGroup, table=COMMANDS)
+def attempt() -> None:
+    """Look at single attempts of a task, named TASK:N."""
+
+
+@click.command(short_help=COMMANDS["describe"].help)
+@click.argument("attempt_id", metavar="ATTEMPT")
+@output_option("table", "json")
+@click.pass_obj
+def describe(session: Session, attempt_id: str, how: output.Format) -> None:
+    """Show where an attempt ran and how it ended."""
+    from iris_core.cli import describing
+    from iris_core.cli.log_subject import AttemptSubject
+    from iris_core.model.ids import AttemptId
+
+    found = AttemptSubject(session.client, AttemptId.parse(attempt_id)).find()
+    output.write(describing.attempt_text(*found, how))
+
+
+@click.command(short_help=COMMANDS["wait"].help)
+@click.argument("attempt_id", metavar="ATTEMPT")
+@click.option(
+    "--timeout", type=click.FloatRange(0), default=0, metavar="S", help="Give up after so many seconds, 0 = never."
+)
+@click.pass_obj
+def wait(session: Session, attempt_id: str, timeout: float) -> int:
+    """Wait until an attempt has ended and print its state; exit 0 only when it SUCCEEDED."""
+    from iris_core.cli.log_subject import AttemptSubject
+    from iris_core.cli.task import report_end
+    from iris_core.cli.waiting import wait_until
+    from iris_core.model.ids import AttemptId
+
+    subject = AttemptSubject(session.client, AttemptId.parse(attempt_id))
+
+    def ended() -> Any:
+        standing = subject.standing()
+        return standing if standing.ended else None
+
+    standing = wait_until(session, ended, f"{subject.id} goes on", timeout)
+    return report_end(session, subject.id, standing.label, standing.reason)

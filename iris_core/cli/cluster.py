@@ -1,0 +1,112 @@
+"""`cluster`: the named clusters, the embedded one, and how a controller is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from iris_core.cli import output
+from iris_core.cli.lazy import Lazy, LazyGroup
+from iris_core.cli.options import headers_option, output_option
+
+if TYPE_CHECKING:
+    from iris_core.cli.session import Session
+    from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+
+COMMANDS = {
+    "list": Lazy("iris_core.cli.cluster:list_clusters", "List the clusters that --cluster knows."),
+    "start": Lazy("iris_core.cli.cluster_start:start", "Start a cluster on this machine and keep it until Ctrl-C."),
+    "status": Lazy("iris_core.cli.cluster:status", "Show whether the controller answers, and how its workers are."),
+    "controller": Lazy("iris_core.cli.cluster_start:controller", "Run a controller."),
+}
+
+
+@click.group(cls=LazyGroup, table=COMMANDS)
+def cluster() -> None:
+    """List, start and look at clusters."""
+
+
+@click.command("list", short_help=COMMANDS["list"].help)
+@output_option("table", "json", "jsonl", "csv", "name")
+@headers_option
+def list_clusters(how: str, no_headers: bool) -> None:
+    """List the clusters that --cluster knows, with the file of each. No controller is contacted."""
+    from iris_core.cli.tables import Column, render
+    from iris_core.config.cluster import named_clusters
+    from iris_core.config.places import LOCAL
+    from iris_core.connect.local import running_endpoint
+
+    running = running_endpoint()
+    rows = [(LOCAL, running.url if running else "not running; cluster start --local starts it")]
+    rows += [(found.name, str(found.path)) for found in named_clusters()]
+    rows.sort()
+    if how == "table":
+        output.write(render([Column("NAME", is_id=True), Column("CONFIG", is_id=True)], rows, headers=not no_headers))
+    elif how == "csv":
+        output.write(output.csv_text([*([] if no_headers else [("name", "config")]), *rows]))
+    elif how == "name":
+        output.write("".join(f"{name}\n" for name, _ in rows))
+    else:
+        objects = [{"name": name, "config": place} for name, place in rows]
+        text = output.as_json(objects) if how == "json" else "\n".join(output.as_json_line(item) for item in objects)
+        output.line(text)
+
+
+@click.command(short_help=COMMANDS["status"].help)
+@output_option("table", "wide", "json")
+@click.pass_obj
+def status(session: Session, how: output.Format) -> int:
+    """Show whether the controller answers, its version, its workers and what waits; exit 1 when it does not answer."""
+    from iris_core.cli import describing, reads
+    from iris_core.cli.listings import WORKER_LIST
+    from iris_core.contracts import ConnectFailed
+    from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+
+    try:
+        found = session.client.call(
+            "ControllerService/GetClusterStatus",
+            pb.GetClusterStatusRequest(),
+            pb.GetClusterStatusResponse,
+            timeout_s=8.0,
+        )
+    except ConnectFailed:
+        if how != "json":
+            output.line("Running: False")
+        raise
+    workers = session.client.call("ControllerService/ListWorkers", pb.ListWorkersRequest(), pb.ListWorkersResponse)
+    if how == "json":
+        fields = describing.as_object(found)
+        output.line(
+            output.as_json(
+                {**fields, "url": session.target.url, "workers": [WORKER_LIST.object(row) for row in workers.workers]}
+            )
+        )
+        return 0
+    output.write(_status_text(found, session.target.url))
+    if workers.workers:
+        output.write(WORKER_LIST.text(list(workers.workers), how, reads.now_ms()))
+    return 0
+
+
+def _status_text(found: pb.GetClusterStatusResponse, url: str) -> str:
+    from iris_core.live.columns import age
+    from iris_core.model.text import one_line
+
+    jobs = ", ".join(f"{name} {count}" for name, count in sorted(found.jobs_by_state.items()) if count)
+    tasks = ", ".join(f"{name} {count}" for name, count in sorted(found.tasks_by_state.items()) if count)
+    rows = [
+        ("Running", "True"),
+        ("Healthy", str(found.ready)),
+        ("Cluster", found.cluster),
+        ("Address", url),
+        ("Version", f"{found.version} ({found.release})" if found.release else found.version),
+        ("Log store", found.finelog_release),
+        ("Up for", age(found.started_at_ms, found.now_ms)),
+        ("State dir", found.state_dir),
+        ("Workers", f"{found.workers_healthy}/{found.workers_total} healthy"),
+        ("Jobs", jobs or "none"),
+        ("Tasks", tasks or "none"),
+        *(("Problem", problem) for problem in found.problems),
+    ]
+    return "".join(f"{name + ':':<11}{one_line(value)}\n" for name, value in rows if value)

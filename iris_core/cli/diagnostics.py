@@ -1,0 +1,211 @@
+"""The one owner of standard error and of exit codes (DESIGN §5.14).
+
+    0    ok
+    1    failed, rejected, an RPC, the connection or authentication failed
+    2    usage, which includes what the server says about the caller's words
+    130  interrupted
+    141  the reader of standard output went away
+
+Every failure is one line: what, where, what to do. Text of others is made harmless before it is shown, and what looks like a secret is hidden. Must never print a traceback
+unless `--traceback` asks for it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from iris_core.contracts import IrisError, RpcFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OK: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+PIPE_CLOSED: Final = 141
+
+
+class PipeClosed(Exception):
+    """Whoever read standard output went away: nobody is left to tell."""
+
+
+class Diagnostics:
+    """What one run says on standard error. `verbose` adds debug lines, `json_errors` makes the final error one JSON object."""
+
+    def __init__(self) -> None:
+        self.verbose = False
+        self.traceback = False
+        self.json_errors = False
+
+    def note(self, text: str) -> None:
+        """A message for the operator."""
+        self._write(text)
+
+    def warn(self, text: str) -> None:
+        """Something is not as the operator may think."""
+        self._write(f"Warning: {text}")
+
+    def debug(self, text: str) -> None:
+        """Only with `--verbose`."""
+        if self.verbose:
+            self._write(f"debug: {text}")
+
+    def _write(self, text: str) -> None:
+        from iris_core.model.text import visible
+
+        try:
+            sys.stderr.write(visible(text, keep_newlines=True) + "\n")
+            sys.stderr.flush()
+        except (OSError, ValueError, AttributeError):
+            # Standard error is closed or full: there is no other place to say so.
+            pass
+
+    def progress(self, text: str) -> None:
+        """A line that the next one replaces; nothing where standard error is no terminal. "" clears it."""
+        from iris_core.model.text import truncate_cells
+
+        try:
+            if sys.stderr.isatty():
+                width = os.get_terminal_size(sys.stderr.fileno()).columns
+                sys.stderr.write("\r\x1b[K" + (truncate_cells(text, max(width - 1, 10)) if text else ""))
+                sys.stderr.flush()
+        except (OSError, ValueError, AttributeError):
+            pass
+
+    def fail(self, error: IrisError) -> int:
+        """Prints the error and returns its exit code."""
+        from iris_core.model.redact import redact_text
+        from iris_core.model.text import one_line
+
+        if self.json_errors:
+            self._write(json.dumps({"error": error_object(error)}, ensure_ascii=False))
+            return error.exit_code
+        message, hint = one_line(redact_text(error.message)), one_line(redact_text(error.hint))
+        self._write(f"Error: {message}" + (f"; {hint}" if hint else ""))
+        return error.exit_code
+
+
+def error_object(error: IrisError) -> dict[str, Any]:
+    """The error as programs read it: `message`, `hint`, and for a server's error its status and detail."""
+    from iris_core.model.redact import redact_text
+
+    fields: dict[str, Any] = {
+        "kind": type(error).__name__,
+        "message": redact_text(error.message),
+        "hint": redact_text(error.hint),
+    }
+    if isinstance(error, RpcFailed):
+        fields |= {
+            "status": error.status,
+            "code": error.code,
+            "subject": error.subject,
+            "field": error.field,
+            "position": error.position,
+            "retry_after_ms": error.retry_after_ms,
+        }
+    return fields
+
+
+def guarded(diagnostics: Diagnostics, body: Callable[[], object], finish: Callable[[], None]) -> int:
+    """Runs a command and `finish` (which flushes standard output), and returns the exit code that the outcome stands for.
+
+    A body that returns a number means that exit code. Every exception ends here.
+    """
+    try:
+        code = _outcome(diagnostics, body)
+        finish()
+        return code
+    except (PipeClosed, BrokenPipeError):
+        _silence(sys.stdout)
+        return PIPE_CLOSED
+    except IrisError as error:
+        # Standard output could not be written to its end.
+        _silence(sys.stdout)
+        return diagnostics.fail(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _outcome(diagnostics: Diagnostics, body: Callable[[], object]) -> int:
+    import click
+
+    try:
+        code = body()
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.Abort:
+        return INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        diagnostics.note(error.format_message())
+        return USAGE
+    except click.ClickException as error:
+        return diagnostics.fail(_from_click(error))
+    except (PipeClosed, BrokenPipeError):
+        raise
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except IrisError as error:
+        if diagnostics.traceback:
+            _traceback()
+        return diagnostics.fail(error)
+    except Exception as error:
+        return diagnostics.fail(_unexpected(diagnostics, error))
+    return code if isinstance(code, int) and not isinstance(code, bool) else OK
+
+
+def _from_click(error: Any) -> IrisError:
+    import click
+
+    text = error.format_message().rstrip(".")
+    failed = IrisError(text)
+    failed.exit_code = error.exit_code
+    if isinstance(error, click.UsageError):
+        possible = [word for word in getattr(error, "possibilities", None) or []]
+        if possible:
+            failed.message = f"No such option {error.option_name!r}" if isinstance(error, click.NoSuchOption) else text
+            failed.hint = "did you mean " + " or ".join(repr(word) for word in sorted(possible)) + "?"
+        elif error.ctx is not None:
+            failed.hint = f"see {error.ctx.command_path} --help"
+    return failed
+
+
+def _unexpected(diagnostics: Diagnostics, error: Exception) -> IrisError:
+    from iris_core.model.errors import ModelError
+
+    if isinstance(error, ModelError):
+        failed = IrisError(error.message, hint=error.hint)
+        failed.exit_code = USAGE
+        return failed
+    if isinstance(error, OSError) and error.strerror:
+        place = f": {error.filename}" if error.filename else ""
+        return IrisError(f"{error.strerror.lower()}{place}")
+    if diagnostics.traceback:
+        _traceback()
+    said = " ".join(str(error).split())[:300]
+    return IrisError(
+        f"internal error: {type(error).__name__}{': ' + said if said else ''}",
+        hint="this is a fault of the program; run it again with --traceback and report what it prints",
+    )
+
+
+def _traceback() -> None:
+    import traceback
+
+    from iris_core.model.redact import redact_text
+    from iris_core.model.text import visible
+
+    sys.stderr.write(visible(redact_text(traceback.format_exc()), keep_newlines=True))
+
+
+def _silence(stream: Any) -> None:
+    """What is still buffered goes nowhere, so that the interpreter does not fail on it once more when it ends."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError, AttributeError):
+        pass

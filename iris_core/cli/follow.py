@@ -1,0 +1,164 @@
+"""Following a log until whoever writes it is over and every line has arrived.
+
+The store is asked with a wait that ends as soon as there is a line, the controller in between; both more slowly the quieter it is. When the subject has ended, its attempts say how many lines they wrote, and
+following goes on until the store has them all, DRAIN_S at most; what is still missing then is said. A silent log store never hides the end of a job. Must never cancel anything.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from iris_core.cli.log_lines import Joiner, Line, TimeOrder
+from iris_core.cli.reads import Patience
+from iris_core.contracts import ConnectFailed, RpcFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from iris_core.cli.diagnostics import Diagnostics
+    from iris_core.cli.log_reader import LogReader
+    from iris_core.cli.log_subject import Standing, Subject
+    from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsResponse
+
+DRAIN_S: Final = 10.0
+FIRST_WAIT_MS: Final = 50
+LONGEST_WAIT_MS: Final = 2_000
+ROUND_S: Final = 0.05
+"""No faster than this, however much is written."""
+ROUND_LINES: Final = 2_000
+"""Lines of one answer: as many as still travel as JSON."""
+ORDER_S: Final = 0.5
+"""How long a line waits for earlier ones of other tasks."""
+UNFINISHED_S: Final = 1.0
+"""How long an unfinished line waits for its end."""
+PENDING_WORD_S: Final = 1.5
+"""After so long a reader is told what the job waits for."""
+
+
+class Follower:
+    """Prints the lines of one subject through `emit` until it is over."""
+
+    def __init__(
+        self,
+        diagnostics: Diagnostics,
+        subject: Subject,
+        reader: LogReader,
+        emit: Callable[[Iterable[Line]], None],
+        *,
+        several: bool,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._diagnostics = diagnostics
+        self._subject = subject
+        self._reader = reader
+        self._emit = emit
+        self._order_s = ORDER_S if several else 0.0
+        self._clock = clock
+        self._sleep = sleep
+        self._joiner = Joiner()
+        self._order = TimeOrder()
+        self._patience = Patience(diagnostics, f"{subject.id} goes on", clock=clock, sleep=sleep)
+        self._store_silent = False
+        self._said = ""
+        self._began = clock()
+        self.cursor = 0
+
+    def run(self, cursor: int = 0) -> Standing:
+        """Follows from behind `cursor` to the end, and returns how the subject stands then. Raises IrisError."""
+        self.cursor = cursor
+        wait_ms = FIRST_WAIT_MS
+        while True:
+            began = self._clock()
+            answer = self._fetch(wait_ms)
+            self._show()
+            standing = self._patience.ask(self._subject.standing)
+            if standing.ended:
+                break
+            self._tell(standing)
+            wait_ms = FIRST_WAIT_MS if answer is not None and answer.entries else min(wait_ms * 2, LONGEST_WAIT_MS)
+            if answer is None:
+                self._sleep(wait_ms / 1000)
+            self._sleep(max(0.0, ROUND_S - (self._clock() - began)))
+        self._drain()
+        return standing
+
+    def _fetch(self, wait_ms: int, producers: Iterable[str] = ()) -> FetchLogsResponse | None:
+        """One answer taken in, None while the log store does not answer."""
+        # A held line must come out in time, and waiting for new ones must not keep it.
+        if self._order.waiting or self._joiner.waiting:
+            wait_ms = min(wait_ms, 100)
+        try:
+            answer = self._reader.fetch(
+                cursor=self.cursor, max_lines=ROUND_LINES, wait_ms=wait_ms, producers=list(producers)
+            )
+        except (ConnectFailed, RpcFailed) as error:
+            if isinstance(error, RpcFailed) and error.status not in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):
+                raise
+            if not self._store_silent and isinstance(error, RpcFailed):
+                self._diagnostics.note(f"the log store does not answer: {error.message}; lines come when it does")
+            self._store_silent = True
+            return None
+        self._store_silent = False
+        self.cursor = answer.cursor
+        now = self._clock()
+        for entry in sorted(answer.entries, key=lambda entry: entry.seq):
+            line = self._joiner.push(entry, now)
+            if line is not None:
+                self._order.push(line, now)
+        return answer
+
+    def _show(self) -> None:
+        now = self._clock()
+        for line in self._joiner.overdue(now - UNFINISHED_S):
+            self._order.push(line, now)
+        self._emit(self._order.take_arrived(now - self._order_s))
+
+    def _tell(self, standing: Standing) -> None:
+        """Says what a job waits for, when it has waited a moment and whenever that changes."""
+        if standing.started or not standing.reason or self._clock() - self._began < PENDING_WORD_S:
+            return
+        word = f"{self._subject.id} is {standing.label}: {standing.reason}"
+        if word != self._said:
+            self._said = word
+            self._diagnostics.note(word)
+
+    def _drain(self) -> None:
+        until = self._clock() + DRAIN_S
+        missing = self._patience.ask(self._subject.written)
+        while True:
+            answer = self._fetch(200 if missing else 0, producers=missing)
+            if answer is not None:
+                for mark in answer.marks:
+                    if mark.next_number >= missing.get(mark.producer, 0):
+                        missing.pop(mark.producer, None)
+                self._emit(self._order.take_arrived(self._clock() - self._order_s))
+                if (
+                    not [uid for uid, lines in missing.items() if lines]
+                    and answer.cursor >= answer.last_seq
+                    and not answer.entries
+                ):
+                    break
+            elif self._clock() < until:
+                self._sleep(0.2)
+            if self._clock() >= until:
+                self._say_missing(missing)
+                break
+        for line in self._joiner.overdue():
+            self._order.push(line)
+        self._emit(self._order.take_all())
+
+    def _say_missing(self, missing: dict[str, int]) -> None:
+        uids = [uid for uid, lines in missing.items() if lines]
+        if not uids:
+            return
+        marks: dict[str, int] = {}
+        answer = self._fetch(0, producers=uids)
+        if answer is not None:
+            marks = {mark.producer: mark.next_number for mark in answer.marks}
+        lines = sum(max(missing[uid] - marks.get(uid, 0), 0) for uid in uids)
+        self._diagnostics.warn(
+            f"{lines} line{'s' * (lines != 1)} of {len(uids)} attempt{'s' * (len(uids) != 1)} did not reach the log store within {DRAIN_S:.0f} s"
+            " and are not shown; ask again later"
+        )

@@ -1,0 +1,236 @@
+"""`job run`: submits the command, prints the job's id, and follows it to its end.
+
+Standard output holds the id on its first line and then what the job writes; everything Iris itself has to say goes to standard error. Ctrl-C cancels the job unless it was told not to; a lost
+connection never does, and says how to look again. Must never cancel a job that it did not submit.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from iris_core.cli import output
+from iris_core.cli.options import CommandAfterDashes, command_words
+from iris_core.cli.session import Session, session_of
+from iris_core.contracts import ConnectFailed, IrisError, RpcFailed, UsageFailed
+
+if TYPE_CHECKING:
+    from iris_core.cli.log_subject import Standing
+    from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+
+CANCEL_TIMEOUT_S: Final = 10.0
+
+
+class RunCommand(CommandAfterDashes):
+    """Knows what people type instead, and catches a value of `-e` that went missing."""
+
+    aliases = {  # noqa: RUF012
+        "--ram": "--memory",
+        "--mem": "--memory",
+        "--cpus": "--cpu",
+        "--gpus": "--gpu",
+        "--tpus": "--tpu",
+        "--name": "--job-name",
+        "--env": "-e",
+        "--env-var": "-e",
+        "--retries": "--max-retries",
+        "--tasks": "--replicas",
+        "--num-tasks": "--replicas",
+        "--detach": "--no-wait",
+        "-d": "--no-wait",
+    }
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        before = args[: args.index("--")] if "--" in args else args
+        known = {name for param in self.params for name in [*param.opts, *param.secondary_opts]}
+        for place, word in enumerate(before):
+            if word in ("-e", "--env-vars"):
+                values = before[place + 1 : place + 3]
+                if len(values) < 2 or values[1] in known or values[0] in known:
+                    name = values[0] if values and values[0] not in known else "KEY"
+                    from iris_core.model.errors import shown
+
+                    raise click.UsageError(
+                        f'-e {shown(name)[1:-1]} has no value; write -e {shown(name)[1:-1]} "$VALUE", in quotes', ctx
+                    )
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=RunCommand, short_help="Submit a command as a job and follow it.")
+@click.option(
+    "-e",
+    "--env-vars",
+    nargs=2,
+    multiple=True,
+    metavar="KEY VALUE",
+    help="An environment variable of the tasks (repeatable). Nothing else of yours travels.",
+)
+@click.option("--cpu", default="0.1", show_default=True, metavar="CORES", help="Cores of each task, as 0.5 or 500m.")
+@click.option("--memory", default="1GB", show_default=True, metavar="SIZE", help="Memory of each task.")
+@click.option("--disk", default="5GB", show_default=True, metavar="SIZE", help="Disk of each task.")
+@click.option("--gpu", default="", metavar="SPEC", help="GPUs of each task: VARIANTxN, N or VARIANT.")
+@click.option("--tpu", default="", metavar="TYPE[,TYPE]", help="A TPU slice, or alternatives with as many machines.")
+@click.option(
+    "--enable-extra-resources", is_flag=True, help="Needed for --gpu, --tpu, memory from 4GB and disk from 10GB."
+)
+@click.option(
+    "--replicas",
+    type=click.IntRange(1, 1_000_000),
+    metavar="N",
+    help="Tasks. Default: 1, or the machines of a TPU slice.",
+)
+@click.option(
+    "--max-retries",
+    type=click.IntRange(0, 10_000),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Failures of a task that are retried.",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(0, 31_536_000),
+    default=0,
+    metavar="S",
+    help="Seconds a task may run, 0 = no limit.",
+)
+@click.option("--job-name", default="", metavar="NAME", help="Default: iris-run-<script>-<date>-<time>.")
+@click.option("--user", default="", metavar="NAME", help="Owner of the job. Default: $IRIS_USER, else your login.")
+@click.option("--no-wait", is_flag=True, help="Print the id and do not follow.")
+@click.option("--no-sync", is_flag=True, help="No setup step; else `uv sync` where there is a pyproject.toml.")
+@click.option(
+    "--terminate-on-exit/--no-terminate-on-exit",
+    default=True,
+    show_default=True,
+    help="Whether Ctrl-C cancels the job.",
+)
+@click.pass_context
+def run(ctx: click.Context, /, no_wait: bool, terminate_on_exit: bool, **values: Any) -> int:
+    """Submit a command as a job, print its id, and follow it until it ends.
+
+    The command stands after `--`; nothing that follows is looked at. It runs in a copy of the git repository around the current directory (outside git: of the current directory), from its root.
+
+    Exit code: 0 when the job SUCCEEDED (with --no-wait: when it was submitted), 1 when it did not, 130 on Ctrl-C.
+    """
+    from iris_core.cli.argv import hide_secret_words
+    from iris_core.cli.submit import UV_SYNC, RunOptions, build, launch, prepare_bundle, store_bundle
+
+    hide_secret_words()
+    session = session_of(ctx)
+    options = RunOptions(command=command_words(ctx), **values)
+    request = build(options, session.argv, session.program)
+    _ = session.target
+    bundle, workspace = prepare_bundle(session, _folder())
+    if workspace.has("pyproject.toml") and not options.no_sync:
+        request.environment.setup_scripts.append(UV_SYNC)
+    if bundle.bundle_id:
+        store_bundle(session, bundle)
+        request.bundle_id = bundle.bundle_id
+    try:
+        submitted = launch(session.client, request, named=bool(options.job_name))
+    except KeyboardInterrupt:
+        return _interrupted_submit(session, request, terminate_on_exit)
+    try:
+        output.line(submitted.job_id)
+        output.flush()
+        return 0 if no_wait else _follow(session, submitted)
+    except KeyboardInterrupt:
+        return _interrupted(session, submitted.job_id, terminate_on_exit)
+
+
+def _folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise UsageFailed("the current directory does not exist any more") from None
+
+
+def _follow(session: Session, submitted: pb.LaunchJobResponse) -> int:
+    from iris_core.cli.follow import Follower
+    from iris_core.cli.log_reader import LogReader
+    from iris_core.cli.log_subject import JobSubject
+    from iris_core.cli.logs import Printer
+    from iris_core.model.ids import JobId
+
+    job = JobId(submitted.job_id)
+    subject = JobSubject(session.client, job)
+    began = time.monotonic()
+    try:
+        reader = LogReader(session.client, subject.request(submitted.incarnation), several=True)
+        follower = Follower(session.diagnostics, subject, reader, Printer("text").emit, several=_several(subject))
+        standing = follower.run()
+    except (ConnectFailed, RpcFailed) as error:
+        if isinstance(error, RpcFailed) and error.status != "UNAVAILABLE":
+            raise
+        raise IrisError(
+            f"lost the controller: {error.message}", hint=f"{job} goes on; {_how_to_look(session, str(job))}"
+        ) from None
+    _say_end(session, subject, standing, time.monotonic() - began)
+    return 0 if standing.succeeded else 1
+
+
+def _several(subject: Any) -> bool:
+    """Whether several tasks write side by side: then their lines must be put in order."""
+    return bool(subject.standing().several)
+
+
+def _how_to_look(session: Session, job_id: str) -> str:
+    return f"follow it with: {session.program} {session.selector()}job logs {job_id} -f"
+
+
+def _say_end(session: Session, subject: Any, standing: Standing, seconds: float) -> None:
+    from iris_core.live.columns import exit_text
+    from iris_core.model.quantities import format_duration
+
+    job: pb.JobStatus = subject.status
+    took = f" after {format_duration(round(seconds * 1000))}"
+    if standing.succeeded:
+        session.diagnostics.note(f"{job.job_id} succeeded{took}")
+        return
+    code = f", exit {exit_text(job.exit_code)}" if job.HasField("exit_code") else ""
+    session.diagnostics.note(f"{job.job_id} {standing.label}{took}{code}" + (f": {job.error}" if job.error else ""))
+    session.diagnostics.note(f"look closer with: {session.program} {session.selector()}job describe {job.job_id}")
+
+
+def _interrupted(session: Session, job_id: str, terminate: bool) -> int:
+    """Ctrl-C while following: 130, whatever becomes of the cancelling."""
+    from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+
+    if not terminate:
+        session.diagnostics.note(f"{job_id} goes on; {_how_to_look(session, job_id)}")
+        return 130
+    session.diagnostics.note(f"cancelling {job_id} …")
+    try:
+        request = pb.TerminateJobRequest(job_id=job_id, reason="interrupted: Ctrl-C in job run")
+        session.client.call(
+            "ControllerService/TerminateJob", request, pb.TerminateJobResponse, timeout_s=CANCEL_TIMEOUT_S
+        )
+    except (IrisError, KeyboardInterrupt) as error:
+        said = error.message if isinstance(error, IrisError) else "interrupted again"
+        session.diagnostics.note(
+            f"{job_id} may go on ({said}); cancel it with: {session.program} {session.selector()}job cancel {job_id}"
+        )
+        return 130
+    session.diagnostics.note(f"cancelled {job_id}")
+    return 130
+
+
+def _interrupted_submit(session: Session, request: pb.LaunchJobRequest, terminate: bool) -> int:
+    """Ctrl-C before the answer: the same request id tells whether the job is ours, and only then is it cancelled."""
+    from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+
+    try:
+        submitted = session.client.call(
+            "ControllerService/LaunchJob", request, pb.LaunchJobResponse, timeout_s=CANCEL_TIMEOUT_S
+        )
+    except (IrisError, KeyboardInterrupt):
+        session.diagnostics.note(
+            f"interrupted while submitting; whether {request.name} exists is not known; look with: "
+            f"{session.program} {session.selector()}job describe {request.name}"
+        )
+        return 130
+    return _interrupted(session, submitted.job_id, terminate)

@@ -1,0 +1,60 @@
+"""Which columns each listing has in which format (cli-auth-logs §1.2–1.4), over the specs that the console shares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from iris_core.cli.tables import Listing
+from iris_core.live.columns import ATTEMPTS, JOBS, TASKS, WORKERS
+
+if TYPE_CHECKING:
+    from iris_core.wire.gen.iris.v1.controller_pb2 import AttemptStatus, JobStatus, TaskStatus, WorkerStatus
+
+
+def _plain(*names: str) -> tuple[tuple[str, str], ...]:
+    return tuple((name, "") for name in names)
+
+
+JOB_LIST: Listing[JobStatus] = Listing(
+    JOBS,
+    table=_plain("job_id", "state", "submitted", "reason"),
+    wide=_plain(
+        "job_id", "state", "tasks", "submitted", "time", "failures", "preemptions", "user", "band", "exit", "resources", "reason"
+    ),
+    name=lambda job: job.job_id,
+    optional=frozenset({"reason"}),
+)  # fmt: skip
+
+TASK_LIST: Listing[TaskStatus] = Listing(
+    TASKS,
+    table=(*_plain("task_id", "state", "attempt", "worker"), ("reason", "STATUS")),
+    wide=(*_plain("task_id", "state", "exit", "attempt", "time", "failures", "preemptions", "memory_peak", "worker"), ("reason", "STATUS")),
+    name=lambda task: task.task_id,
+)  # fmt: skip
+
+JOB_TASKS: Listing[TaskStatus] = Listing(
+    TASKS,
+    table=(*_plain("task_id", "state", "exit", "time", "memory_peak"), ("reason", "ERROR")),
+    wide=(*_plain("task_id", "state", "exit", "attempt", "time", "memory_peak", "worker"), ("reason", "ERROR")),
+    name=lambda task: task.task_id,
+)
+
+TASK_ATTEMPTS: Listing[AttemptStatus] = Listing(
+    ATTEMPTS,
+    table=_plain("attempt", "uid", "state", "exit", "worker", "reason"),
+    wide=_plain("attempt", "uid", "state", "exit", "time", "memory_peak", "worker", "reason"),
+    name=lambda attempt: f"{attempt.task_id}:{attempt.attempt_id}",
+)
+
+WORKER_LIST: Listing[WorkerStatus] = Listing(
+    WORKERS,
+    table=_plain("worker_id", "health", "running", "cpu", "memory", "reason"),
+    wide=_plain("worker_id", "health", "running", "cpu", "memory", "address", "reason"),
+    name=lambda worker: worker.worker_id,
+    optional=frozenset({"reason"}),
+)
+
+
+def title(listing: Listing[Any]) -> list[str]:
+    """The headings of a listing's table."""
+    return [name or listing.specs[spec].title for spec, name in listing.table]

@@ -1,0 +1,194 @@
+"""Whose log is read: a job with its children, a task over its attempts, or one attempt.
+
+Each knows the store's key, whether it is over, why it has nothing to say yet, and how many lines its attempts wrote in all, which tells whether everything has been shipped. Must never read
+the log itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from iris_core.cli import reads
+from iris_core.contracts import RpcFailed
+from iris_core.model.ids import AttemptId, JobId, TaskId
+from iris_core.model.states import job_label, task_label
+
+if TYPE_CHECKING:
+    from iris_core.contracts import Client
+    from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+    from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsRequest
+
+MAX_PRODUCERS: Final = 2_000
+"""Attempts whose shipping is checked; beyond, a job's last lines are given a moment instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How the subject stands. `reason` says why it is as it is."""
+
+    ended: bool
+    succeeded: bool
+    label: str
+    reason: str
+    started: bool
+    """Whether it can have written anything."""
+    several: bool
+    """Whether more than one task writes."""
+    incarnation: int
+
+
+class Subject(Protocol):
+    """What `logs` reads."""
+
+    id: str
+
+    def standing(self) -> Standing:
+        """Asks the controller. Raises IrisError."""
+        ...
+
+    def request(self, incarnation: int) -> FetchLogsRequest:
+        """What to fetch: source, scope and incarnation (0 = every)."""
+        ...
+
+    def written(self) -> dict[str, int]:
+        """Per attempt uid, how many lines it wrote in all; attempts that cannot say are left out. Raises IrisError."""
+        ...
+
+
+class JobSubject:
+    """A job, with its child jobs unless told otherwise."""
+
+    def __init__(self, client: Client, job: JobId, *, children: bool = True) -> None:
+        self.id = str(job)
+        self._client = client
+        self._job = job
+        self._children = children
+        self.status: pb.JobStatus | None = None
+
+    def standing(self) -> Standing:
+        job = reads.job_status(self._client, self._job).job
+        self.status = job
+        return Standing(
+            ended=reads.job_ended(job.state),
+            succeeded=job_label(job.state) == "succeeded",
+            label=job_label(job.state),
+            reason=job.error or job.pending_reason,
+            started=bool(job.started_at_ms) or job_label(job.state) != "pending",
+            several=job.num_tasks > 1 or (self._children and job.has_children),
+            incarnation=job.incarnation,
+        )
+
+    def request(self, incarnation: int) -> FetchLogsRequest:
+        from iris_core.wire.gen.iris.v1.common_pb2 import MATCH_SCOPE_PREFIX
+        from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsRequest
+
+        return FetchLogsRequest(
+            source=self.id, match_scope=MATCH_SCOPE_PREFIX, min_incarnation=incarnation, no_children=not self._children
+        )
+
+    def written(self) -> dict[str, int]:
+        jobs = [self.id]
+        if self._children and self.status is not None and self.status.has_children:
+            below, _ = reads.list_jobs(self._client, prefix=f"{self.id}/")
+            jobs += [job.job_id for job in below]
+        counts: dict[str, int] = {}
+        for name in jobs:
+            for task in reads.list_tasks(self._client, name):
+                if len(counts) >= MAX_PRODUCERS:
+                    return counts
+                counts.update(_of_task(self._client, task))
+        return counts
+
+
+def _of_task(client: Client, task: pb.TaskStatus) -> dict[str, int]:
+    if task.current_attempt_id <= 0:
+        return {task.attempt_uid: task.log_lines} if task.attempt_uid and task.HasField("log_lines") else {}
+    return _of_attempts(reads.task_status(client, TaskId(task.task_id)))
+
+
+def _of_attempts(found: pb.GetTaskStatusResponse) -> dict[str, int]:
+    return {attempt.attempt_uid: attempt.log_lines for attempt in found.attempts if attempt.HasField("log_lines")}
+
+
+class TaskSubject:
+    """A task over all its attempts."""
+
+    def __init__(self, client: Client, task: TaskId) -> None:
+        self.id = str(task)
+        self._client = client
+        self._task = task
+
+    def standing(self) -> Standing:
+        task = reads.task_status(self._client, self._task).task
+        return Standing(
+            ended=reads.task_ended(task.state),
+            succeeded=task_label(task.state) == "succeeded",
+            label=task_label(task.state),
+            reason=task.error or task.pending_reason,
+            started=task.current_attempt_id >= 0,
+            several=False,
+            incarnation=task.incarnation,
+        )
+
+    def request(self, incarnation: int) -> FetchLogsRequest:
+        from iris_core.wire.gen.iris.v1.common_pb2 import MATCH_SCOPE_PREFIX
+        from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsRequest
+
+        return FetchLogsRequest(source=self.id, match_scope=MATCH_SCOPE_PREFIX, min_incarnation=incarnation)
+
+    def written(self) -> dict[str, int]:
+        return _of_attempts(reads.task_status(self._client, self._task))
+
+
+class AttemptSubject:
+    """One attempt of a task."""
+
+    def __init__(self, client: Client, attempt: AttemptId) -> None:
+        self.id = str(attempt)
+        self._client = client
+        self._attempt = attempt
+
+    def find(self) -> tuple[pb.TaskStatus, pb.AttemptStatus]:
+        """The attempt and its task. Raises IrisError: the task or the attempt does not exist; the task's state is said."""
+        found = reads.task_status(self._client, self._attempt.task)
+        for attempt in found.attempts:
+            if attempt.attempt_id == self._attempt.number:
+                return found.task, attempt
+        task = found.task
+        why = task.pending_reason or task.error
+        raise RpcFailed(
+            "NOT_FOUND",
+            f"there is no attempt {self._attempt.number} of {task.task_id}, which is {task_label(task.state)}{': ' + why if why else ''}",
+            code="not_found",
+            subject=self.id,
+        )
+
+    def standing(self) -> Standing:
+        task, attempt = self.find()
+        return Standing(
+            ended=reads.task_ended(attempt.state),
+            succeeded=task_label(attempt.state) == "succeeded",
+            label=task_label(attempt.state),
+            reason=attempt.error or attempt.terminal_reason,
+            started=True,
+            several=False,
+            incarnation=task.incarnation,
+        )
+
+    def request(self, incarnation: int) -> FetchLogsRequest:
+        from iris_core.wire.gen.iris.v1.common_pb2 import MATCH_SCOPE_EXACT
+        from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsRequest
+
+        return FetchLogsRequest(source=self.id, match_scope=MATCH_SCOPE_EXACT, min_incarnation=incarnation)
+
+    def written(self) -> dict[str, int]:
+        _, attempt = self.find()
+        return {attempt.attempt_uid: attempt.log_lines} if attempt.HasField("log_lines") else {}
+
+
+def subject_of(client: Client, target: JobId | TaskId | AttemptId, *, children: bool = True) -> Subject:
+    """The subject for an id."""
+    if isinstance(target, JobId):
+        return JobSubject(client, target, children=children)
+    return TaskSubject(client, target) if isinstance(target, TaskId) else AttemptSubject(client, target)

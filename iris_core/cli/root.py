@@ -1,0 +1,93 @@
+"""The root of the command tree: the options that choose a controller, and the table of commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from iris_core.cli.lazy import Lazy, LazyGroup
+from iris_core.cli.session import session_of
+
+if TYPE_CHECKING:
+    from iris_core.connect import Transport
+
+COMMANDS = {
+    "cluster": Lazy("iris_core.cli.cluster:cluster", "List, start and look at clusters."),
+    "job": Lazy("iris_core.cli.job:job", "Run, list, follow and end jobs."),
+    "task": Lazy("iris_core.cli.task:task", "Look at tasks and run commands beside them."),
+    "attempt": Lazy("iris_core.cli.attempt:attempt", "Look at single attempts of a task."),
+    "process": Lazy("iris_core.cli.process:process", "Look at the controller and the workers themselves."),
+    "query": Lazy("iris_core.cli.query:query", "Run one read-only SQL statement on the controller's database."),
+    "rpc": Lazy("iris_core.cli.rpc:rpc", "Call any RPC by its name."),
+    "demo": Lazy("iris_core.cli.demo:demo", "Start a cluster with a few jobs on this machine, to look around."),
+    "completion": Lazy("iris_core.cli.completion:completion", "Print the completion script of a shell."),
+    "version": Lazy("iris_core.cli.version:version", "Print the version."),
+}
+
+EPILOG = """\b
+Examples:
+  iris-core cluster start --local            # in one shell
+  iris-core --cluster=local job run -- python train.py
+  iris-core --cluster=local job list --state running
+  iris-core --cluster=local job logs /me/train -f
+"""
+
+
+@click.group(
+    cls=LazyGroup,
+    table=COMMANDS,
+    epilog=EPILOG,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option(
+    "--cluster",
+    metavar="NAME",
+    help="A named cluster, or `local`. Default: $IRIS_CLUSTER, else a running local cluster.",
+)
+@click.option("--config", metavar="FILE", help="A cluster file.")
+@click.option("--controller-url", metavar="URL", help="A controller's address, as http://HOST:10000.")
+@click.option(
+    "--transport",
+    type=click.Choice(["auto", "grpc", "http"]),
+    default="auto",
+    show_default=True,
+    help="How to speak to it; http passes proxies that know no gRPC.",
+)
+@click.option("--read-only", is_flag=True, help="Have the server refuse every change.")
+@click.option("-v", "--verbose", is_flag=True, help="Say more on standard error.")
+@click.option("--traceback", is_flag=True, help="Print the stack when something goes wrong.")
+@click.pass_context
+def cli(
+    ctx: click.Context,
+    cluster: str | None,
+    config: str | None,
+    controller_url: str | None,
+    transport: str,
+    read_only: bool,
+    verbose: bool,
+    traceback: bool,
+) -> int | None:
+    """Run machine-learning jobs on many machines, and watch and steer them.
+
+    One of --cluster, --config and --controller-url says which controller is meant.
+    """
+    session = session_of(ctx)
+    session.cluster = cluster or ""
+    session.config = config or ""
+    session.controller_url = controller_url or ""
+    session.transport = cast("Transport", transport)
+    session.read_only = read_only
+    session.diagnostics.verbose = verbose
+    session.diagnostics.traceback = traceback
+    if controller_url and config:
+        raise click.UsageError("--controller-url and --config exclude each other")
+    for name, value in (("--cluster", cluster), ("--config", config), ("--controller-url", controller_url)):
+        if value == "":
+            raise click.UsageError(f"{name} is empty")
+    if ctx.invoked_subcommand is None:
+        if session.alone is None:
+            raise click.exceptions.NoArgsIsHelpError(ctx)
+        return session.alone(session)
+    return None
