@@ -1,0 +1,318 @@
+"""Random histories of submits, plans, reports, lies, losses and dropped batches; the invariants hold after each of them.
+
+A history is plain numbers, interpreted against whatever the state is then, so every failure shrinks to a short one. I2–I4 of
+targets §7b, and for every attempt and task what must never happen over time.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from iris_controller.scheduling.order import NOT_PLANNED, explain_pending
+from iris_controller.state import kernel
+from iris_controller.state.desired import desired_for
+from iris_controller.state.model import Changes
+from iris_controller.state.observed import FailureKind, Observed
+from iris_controller.state.overlay import Overlay
+from iris_controller.state.records import Attempt, Charge, ChildrenPolicy, Task
+from iris_controller.state.submit import NewJob, Refused, admit
+from iris_core.model.bands import PriorityBand
+from iris_core.model.constraints import parse_constraint
+from iris_core.model.states import ACTIVE, EXECUTING, JOB_TERMINAL, TERMINAL, JobState, TaskState
+from tests.unit.kernel_world import World, check_invariants, healthy_worker, job_spec
+
+EXAMPLES = 3_000 if os.environ.get("IRIS_SOAK") == "1" else 150
+
+NAMES = ("/u/a", "/u/b", "/v/a", "/u/a/x", "/u/a/y", "/u/a/x/deep", "/u/b/x")
+WORKERS = ("w0", "w1", "w2")
+TRUTHS = (TaskState.BUILDING, TaskState.RUNNING, TaskState.RUNNING, TaskState.SUCCEEDED, TaskState.FAILED)
+ENDS = (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.WORKER_FAILED, TaskState.KILLED, TaskState.MISSING)
+
+
+@dataclass
+class Ledger:
+    """What has been seen, kept apart from the model so that it can contradict it."""
+
+    attempts: dict[str, Attempt] = field(default_factory=dict)
+    tasks: dict[tuple[str, int, int], Task] = field(default_factory=dict)
+    jobs: dict[tuple[str, int], JobState] = field(default_factory=dict)
+
+    def take(self, world: World, changes: Changes) -> None:
+        for uid, attempt in changes.attempts.items():
+            self._take_attempt(uid, attempt)
+        for (job_id, index), task in changes.tasks.items():
+            if job_id in world.model.jobs:
+                self._take_task((job_id, task.submitted_at_ms, index), task)
+        for job_id in changes.jobs:
+            job = world.model.jobs.get(job_id)
+            if job is None:
+                continue
+            before = self.jobs.get((job_id, job.submitted_at_ms))
+            if before in JOB_TERMINAL and before is not job.state:
+                assert (before, job.state) == (JobState.WORKER_FAILED, JobState.KILLED)
+            if job.state in JOB_TERMINAL:
+                assert job.finished_at_ms is not None and job.finished_at_ms >= job.submitted_at_ms
+            self.jobs[(job_id, job.submitted_at_ms)] = job.state
+
+    def _take_attempt(self, uid: str, attempt: Attempt) -> None:
+        before = self.attempts.get(uid)
+        self.attempts[uid] = attempt
+        if attempt.finished_at_ms is not None:
+            assert attempt.state in TERMINAL
+            assert attempt.created_at_ms <= (attempt.started_at_ms or attempt.created_at_ms) <= attempt.finished_at_ms
+        assert attempt.charge is Charge.NONE or attempt.state in TERMINAL
+        if attempt.charge is Charge.PREEMPTION:
+            assert before is not None and before.executed, "an attempt that had not begun was charged"
+        if before is None:
+            return
+        assert before.finished_at_ms is None, "a finished attempt was changed"
+        assert (before.number, before.worker_id, before.job_id) == (attempt.number, attempt.worker_id, attempt.job_id)
+        if before.state in TERMINAL:
+            assert (before.state, before.charge, before.error) == (attempt.state, attempt.charge, attempt.error)
+        elif before.state in EXECUTING:
+            assert attempt.state is not TaskState.ASSIGNED
+
+    def _take_task(self, key: tuple[str, int, int], task: Task) -> None:
+        before = self.tasks.get(key)
+        self.tasks[key] = task
+        if before is not None:
+            assert before.state not in TERMINAL or before.state is task.state, "a task left its end"
+            assert task.attempt_number - before.attempt_number in (0, 1)
+        charges = [
+            a.charge
+            for a in self.attempts.values()
+            if (a.job_id, a.task_index) == (task.job_id, task.index) and a.created_at_ms >= task.submitted_at_ms
+        ]
+        assert task.failure_count == charges.count(Charge.FAILURE)
+        assert task.preemption_count == charges.count(Charge.PREEMPTION)
+
+
+class Simulation:
+    def __init__(self) -> None:
+        self.world = World()
+        self.ledger = Ledger()
+        self.planned = False
+
+    def run(self, batches: list[tuple[bool, list[tuple[int, int, int]]]]) -> None:
+        for committed, ops in batches:
+            self.world.now_ms += 1_000
+            overlay = Overlay(self.world.model)
+            self.planned = False
+            reasons: dict[str, str] = {}
+            for op, a, b in ops:
+                reasons.update(self._op(overlay, op, a, b) or {})
+            kernel.settle(overlay, self.world.now_ms)
+            assert not overlay.touched_jobs and not overlay.requeued_jobs
+            if not committed:
+                check_invariants(self.world.model)
+                continue
+            changes = self.world.model.apply(overlay)
+            self.world.take_reasons(reasons)
+            check_invariants(self.world.model)
+            self.ledger.take(self.world, changes)
+            self._check_desired(changes)
+        self._finish()
+
+    def _op(self, o: Overlay, op: int, a: int, b: int) -> dict[str, str] | None:
+        kinds = (
+            self._submit, self._submit, self._tick, self._tick, self._observe, self._observe, self._observe, self._lie,
+            self._lie, self._cancel, self._complete, self._expire, self._time_out, self._lose, self._hello, self._return,
+        )  # fmt: skip
+        return kinds[op % len(kinds)](o, a, b)
+
+    def _submit(self, o: Overlay, a: int, b: int) -> None:
+        spec = job_spec(
+            cpu=(0.5, 1, 2, 64)[b % 4],
+            band=list(PriorityBand)[a % 5],
+            constraints=(parse_constraint("pool=x"),) if b % 3 == 0 else (),
+            has_setup=b % 2 == 0,
+            max_retries_failure=a % 3,
+            max_retries_preemption=b % 3,
+            max_task_failures=(a + b) % 2,
+            timeout_ms=5_000 if a % 4 == 0 else 0,
+            scheduling_timeout_ms=5_000 if b % 4 == 0 else 0,
+            children_policy=ChildrenPolicy((a + b) % 3),
+        )
+        new = NewJob(NAMES[a % len(NAMES)], "someone", b % 4, spec, (a // 7) % 4)
+        try:
+            admit(o, new, self.world.now_ms, force=b % 5 == 0, max_active_jobs=5)
+        except Refused:
+            pass
+
+    def _tick(self, o: Overlay, a: int, b: int) -> dict[str, str]:
+        looks = iter([True] * (a % 9))
+        budget = (lambda: next(looks, False)) if a % 2 else (lambda: True)
+        plan = self.world.planner.plan(self.world.model, max_assignments=1 + b % 6, budget=budget)
+        for job_id, index, worker_id in plan.assignments:
+            task = o.task(job_id, index)
+            if task is not None:
+                kernel.assign(o, task, worker_id, self.world.uid(), self.world.now_ms)
+        return plan.reasons
+
+    def _pick(self, o: Overlay, a: int) -> Attempt | None:
+        uids = sorted({*self.world.model.attempts, *o.attempts})
+        return o.attempt(uids[a % len(uids)]) if uids else None
+
+    def _observe(self, o: Overlay, a: int, b: int) -> None:
+        attempt = self._pick(o, a)
+        if attempt is None:
+            return
+        state = TRUTHS[b % len(TRUTHS)] if attempt.state in ACTIVE else TaskState.KILLED
+        kind = FailureKind.STAGING if b % 11 == 0 else FailureKind.COMMAND
+        kernel.observe(o, attempt.worker_id, Observed(attempt.uid, state, b % 5, "", kind), self.world.now_ms)
+
+    def _lie(self, o: Overlay, a: int, b: int) -> None:
+        known = sorted({*self.ledger.attempts, *self.world.model.attempts, "0" * 16})
+        lie = Observed(
+            attempt_uid=known[a % len(known)],
+            state=b % 15 - 1,
+            exit_code=(None, 0, 1)[a % 3],
+            error="x" * (b % 3) * 3_000,
+            failure_kind=a % 8,
+            started_at_ms=(0, 1, 10**15)[b % 3],
+            finished_at_ms=(0, 1, 10**15)[a % 3],
+            memory_peak_bytes=a,
+        )
+        kernel.observe(o, WORKERS[(a + b) % 3], lie, self.world.now_ms)
+
+    def _cancel(self, o: Overlay, a: int, b: int) -> None:
+        kernel.cancel(o, NAMES[a % len(NAMES)], "someone", "why" * (b % 2), self.world.now_ms)
+
+    def _complete(self, o: Overlay, a: int, b: int) -> None:
+        if b % 3 == 0:
+            kernel.complete(o, NAMES[a % len(NAMES)], "someone", self.world.now_ms)
+
+    def _expire(self, o: Overlay, a: int, b: int) -> None:
+        job = o.job(NAMES[a % len(NAMES)])
+        if job is not None and job.scheduling_deadline_ms is not None:
+            kernel.expire_scheduling(o, job.job_id, self.world.now_ms)
+
+    def _time_out(self, o: Overlay, a: int, b: int) -> None:
+        attempt = self._pick(o, a)
+        if attempt is not None:
+            kernel.time_out(o, attempt.uid, self.world.now_ms)
+
+    def _lose(self, o: Overlay, a: int, b: int) -> None:
+        worker = o.worker(WORKERS[a % 3])
+        if worker is not None:
+            kernel.worker_lost(o, worker.worker_id, "gone", self.world.now_ms)
+            now = o.worker(worker.worker_id)
+            assert now is not None
+            o.set_worker(now, placeable=False, attached=False)
+
+    def _hello(self, o: Overlay, a: int, b: int) -> None:
+        """A worker comes, for the first time or under another boot id with some of its attempts."""
+        name = WORKERS[a % 3]
+        held = {attempt.uid for i, attempt in enumerate(o.attempts_on(name)) if (b >> i) & 1}
+        o.workers[name] = healthy_worker(name, cpu=(1, 2, 4)[b % 3], attributes={"pool": "xy"[a % 2]})
+        kernel.attempts_missing(o, name, held, self.world.now_ms)
+
+    def _return(self, o: Overlay, a: int, b: int) -> None:
+        worker = o.worker(WORKERS[a % 3])
+        if worker is not None:
+            o.set_worker(worker, placeable=b % 4 != 0, attached=True)
+
+    def _check_desired(self, changes: Changes) -> None:
+        for worker_id in changes.dispatch:
+            wanted = {d.uid: d for d in desired_for(self.world.model, worker_id)}
+            attempts = {a.uid: a for a in self.world.model.attempts_on(worker_id)}
+            assert wanted.keys() == attempts.keys()
+            for uid, desired in wanted.items():
+                assert (desired.want == "stop") == (attempts[uid].state in TERMINAL)
+                assert (desired.want == "stop") == (desired.stop_reason != 0)
+
+    def _finish(self) -> None:
+        """Everything waiting is placed or says why; everything running ends; then nothing is held and every job is over or waits."""
+        world = self.world
+        for _ in range(100):
+            world.plan()
+            for job_id in world.model.pending:
+                assert explain_pending(world.model, job_id) not in ("", NOT_PLANNED)
+            if not world.model.attempts:
+                break
+            with world.batch() as o:
+                for attempt in list(world.model.attempts.values()):
+                    assert kernel.observe(
+                        o, attempt.worker_id, Observed(attempt.uid, TaskState.SUCCEEDED), world.now_ms
+                    )
+            check_invariants(world.model)
+            self.ledger.take(world, world.changes)
+        assert not world.model.attempts
+        for job_id, job in world.model.jobs.items():
+            assert job.state in JOB_TERMINAL or world.model.pending[job_id]
+
+
+ops = st.tuples(st.integers(0, 15), st.integers(0, 10**4), st.integers(0, 10**4))
+histories = st.lists(st.tuples(st.sampled_from([True, True, True, False]), st.lists(ops, max_size=6)), max_size=25)
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(histories)
+def test_no_history_breaks_an_invariant(batches: list[tuple[bool, list[tuple[int, int, int]]]]) -> None:
+    Simulation().run([(True, [(14, i, 255) for i in range(3)]), *batches])
+
+
+def freeze(world: World) -> Any:
+    model = world.model
+    return (
+        dict(model.jobs),
+        {job_id: list(rows) for job_id, rows in model.tasks.items()},
+        dict(model.attempts),
+        {job_id: list(waiting) for job_id, waiting in model.pending.items()},
+        {worker_id: usage.copy() for worker_id, usage in model.usage.items()},
+        dict(model.workers),
+    )
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(histories, st.lists(ops, max_size=8))
+def test_a_batch_that_is_not_committed_leaves_no_trace(
+    batches: list[tuple[bool, list[tuple[int, int, int]]]], last: list[tuple[int, int, int]]
+) -> None:
+    simulation = Simulation()
+    simulation.run([(True, [(14, i, 255) for i in range(3)]), *batches[:8]])
+    before = freeze(simulation.world)
+    overlay = Overlay(simulation.world.model)
+    for op, a, b in last:
+        simulation._op(overlay, op, a, b)
+    kernel.settle(overlay, simulation.world.now_ms)
+    assert freeze(simulation.world) == before
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 5), st.sampled_from(ENDS), st.integers(0, 2)),
+        min_size=1,
+        max_size=6,
+        unique_by=lambda x: x[0],
+    ),
+    st.randoms(use_true_random=False),
+    st.integers(0, 2),
+    st.integers(0, 1),
+)
+def test_the_order_of_reports_in_a_batch_does_not_matter(
+    said: list[tuple[int, TaskState, int]], random: Any, retries: int, tolerated: int
+) -> None:
+    def run(order: list[tuple[int, TaskState, int]]) -> Any:
+        world = World()
+        world.add_worker(cpu=100)
+        for job_id in ("/u/a", "/u/a/x"):
+            world.submit(
+                job_id, 3, max_retries_failure=retries, max_retries_preemption=retries % 2, max_task_failures=tolerated
+            )
+        uids = [world.running(i % 3, ("/u/a", "/u/a/x")[i // 3]) for i in range(6)]
+        with world.batch() as o:
+            for which, state, code in order:
+                kernel.observe(o, "w", Observed(uids[which], state, code, f"error {which}"), world.now_ms)
+        check_invariants(world.model)
+        return freeze(world)
+
+    shuffled = list(said)
+    random.shuffle(shuffled)
+    assert run(said) == run(shuffled)
