@@ -44,14 +44,14 @@ _WORKER = frozenset({Role.WORKER, Role.ADMIN})
 _ADMIN = frozenset({Role.ADMIN})
 
 ACCESS: dict[str, Access] = {
-    "ControllerService/LaunchJob": Access(_SUBMITTER, True, 0, "job_submitted", max_bytes=32 * MIB),
+    "ControllerService/LaunchJob": Access(_SUBMITTER, True, 0, max_bytes=32 * MIB),
     "ControllerService/StatBundle": Access(_SUBMITTER),
     "ControllerService/PutBundle": Access(_SUBMITTER, True, 0, "bundle_stored", max_bytes=26 * MIB),
     "ControllerService/GetJobStatus": Access(_READER_OR_TASK),
     "ControllerService/GetJobState": Access(_READER_OR_TASK),
     "ControllerService/ListJobs": Access(_READER_OR_TASK),
-    "ControllerService/TerminateJob": Access(_SUBMITTER, True, 1, "job_cancelled"),
-    "ControllerService/CompleteJob": Access(_OPERATOR, True, 1, "job_completed"),
+    "ControllerService/TerminateJob": Access(_SUBMITTER, True, 1),
+    "ControllerService/CompleteJob": Access(_OPERATOR, True, 1),
     "ControllerService/GetTaskStatus": Access(_READER_OR_TASK),
     "ControllerService/ListTasks": Access(_READER_OR_TASK),
     "ControllerService/ExecInContainer": Access(_OPERATOR, True, 1, "task_exec", deadline_s=0),
