@@ -15,8 +15,6 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from textual.app import App
-
 from iris_core.contracts import IrisError
 from iris_core.model.errors import ModelError
 from iris_core.model.text import one_line
@@ -27,6 +25,7 @@ from iris_tui.keymap import bindings
 from iris_tui.scope import ActionHost
 from iris_tui.screen import ConsoleScreen
 from iris_tui.themes import PRODUCTION, THEMES, is_production
+from iris_tui.typeahead import TypeAhead
 from iris_tui.widgets.prompt import Question
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ SAME_TOAST_S: Final = 5.0
 QUIT_NOTE: Final = "Jobs go on without it."
 
 
-class IrisApp(ActionHost, App[int], inherit_bindings=False):
+class IrisApp(ActionHost, TypeAhead, inherit_bindings=False):
     """`open_session(name)` connects to another cluster by name; it may raise IrisError and runs in a thread."""
 
     TITLE = "iris"
@@ -240,7 +239,7 @@ class IrisApp(ActionHost, App[int], inherit_bindings=False):
 
         def leave() -> None:
             if before is not None and before.is_attached:
-                before.focus()
+                screen.set_focus(before, scroll_visible=False)
 
         def submit(text: str) -> None:
             leave()

@@ -38,7 +38,7 @@ def bindings(scope: str) -> list[BindingType]:
     """Textual's bindings for the widget or screen that answers this scope."""
     return [
         Binding(
-            ",".join(action.keys),
+            ",".join(_with_escape(action.keys)),
             f"act('{action.id}')",
             action.title,
             show=False,
@@ -48,6 +48,11 @@ def bindings(scope: str) -> list[BindingType]:
         for action in in_scope(scope)
         if action.keys and not action.mutates
     ]
+
+
+def _with_escape(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """An Escape that reaches the terminal together with the next key arrives as `^`, and means the same."""
+    return (*keys, "circumflex_accent") if "escape" in keys else keys
 
 
 def shown(key: str) -> str:

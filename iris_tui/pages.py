@@ -73,7 +73,7 @@ class TextPage(ConsoleScreen):
 
     def on_mount(self) -> None:
         super().on_mount()
-        self.text.focus()
+        self.text.take_focus()
         self.reload()
 
     def reload(self) -> None:
@@ -120,12 +120,12 @@ class TextPage(ConsoleScreen):
         )
 
     def _find(self, text: str) -> None:
-        self.text.focus()
+        self.text.take_focus()
         self.text.find(text)
 
     def _stop_finding(self) -> None:
         self.text.find("")
-        self.text.focus()
+        self.text.take_focus()
 
     def close_page(self) -> None:
         """Back to the screen below."""

@@ -93,7 +93,7 @@ class JobsScreen(ConsoleScreen):
 
     def on_mount(self) -> None:
         super().on_mount()
-        self.table.focus()
+        self.table.take_focus()
 
     def title_text(self) -> str:
         return "jobs"
@@ -206,7 +206,7 @@ class JobsScreen(ConsoleScreen):
         left = [Run("Jobs")]
         if self.filter is not None:
             left.append(Run(f"  / {one_line(self.filter.text)}", Tone.WARN))
-        if self.prompt.asking and self.prompt.has_class("-wrong"):
+        if self.prompt.asks("/ filter") and self.prompt.has_class("-wrong"):
             left.append(Run("  the filter before" if self.filter is not None else "  unfiltered", Tone.BAD))
         right: list[Run] = []
         if store.marks:
@@ -282,7 +282,7 @@ class JobsScreen(ConsoleScreen):
         if not self.table.move_to(name) and self.filter is not None:
             self._set_filter("")
             self.table.move_to(name)
-        self.table.focus()
+        self.table.take_focus()
 
     def on_virtual_table_moved(self, event: VirtualTable.Moved) -> None:
         event.stop()
@@ -306,7 +306,7 @@ class JobsScreen(ConsoleScreen):
     def do_show(self, text: str) -> None:
         if text or self.filter is not None:
             self._set_filter(text)
-        self.table.focus()
+        self.table.take_focus()
 
     def do_filter(self, text: str) -> None:
         if text:
@@ -330,7 +330,7 @@ class JobsScreen(ConsoleScreen):
         return parse_filter(text, JOB_FIELDS, default=JOB_WORDS)
 
     def _submit_filter(self, text: str) -> None:
-        self.table.focus()
+        self.table.take_focus()
         self._set_filter(text)
 
     def _set_filter(self, text: str) -> None:
@@ -453,7 +453,7 @@ class JobsScreen(ConsoleScreen):
     def on_log_pane_closed(self, event: LogPane.Closed) -> None:
         event.stop()
         self.remove_class("-logs", "-logs-full")
-        self.table.focus()
+        self.table.take_focus()
 
     def do_describe(self, text: str) -> None:
         self._page(self._target(text), "describe")

@@ -43,9 +43,20 @@ class KeyBar(Line):
     KeyBar { dock: bottom; }
     """
 
-    def update_from(self, actions: list[Action]) -> None:
-        """Show these actions, by their place in the key bar."""
-        chosen = sorted((action for action in actions if action.footer and action.keys), key=lambda a: a.footer)[:MOST]
+    def update_from(self, scopes: list[list[Action]]) -> None:
+        """Show the actions of the scopes that are active, what has the focus first, each by its place in the key bar."""
+        chosen: list[Action] = []
+        for actions in scopes:
+            chosen += sorted((action for action in actions if action.footer and action.keys), key=lambda a: a.footer)
+        taken: set[str] = set()
+        kept: list[Action] = []
+        for action in chosen:
+            if action.keys[0] not in taken:
+                taken.add(action.keys[0])
+                kept.append(action)
+        # Search and help come last and are never pushed out.
+        general = [action for action in kept if action.scope == "app"]
+        chosen = [action for action in kept if action.scope != "app"][: MOST - len(general)] + general
         runs: list[Run] = []
         for action in chosen:
             runs.append(Run(f" {shown(action.keys[0])} ", Tone.WARN))

@@ -28,6 +28,10 @@ class Painted(Widget):
             self._paint = paint(theme)
         return self._paint
 
+    def take_focus(self) -> None:
+        """Have the focus at once: the next key may already be on its way."""
+        self.screen.set_focus(self, scroll_visible=False)
+
 
 class Line(Painted):
     """Set `show(left, right)`; the right side has precedence and the left one is cut."""

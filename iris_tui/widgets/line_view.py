@@ -137,9 +137,18 @@ class LineView(ActionHost, ScrollView, Painted, can_focus=True, inherit_bindings
         """Whether the last line is on the screen."""
         return self.scroll_offset.y + self.size.height >= self.virtual_size.height
 
-    def _move(self, row: int) -> None:
+    def show_row(self, row: int) -> None:
+        """Put a screen row at the top, as far as that goes, without the reader having asked."""
         most = max(self.virtual_size.height - self.size.height, 0)
         self.scroll_to(y=min(max(row, 0), most), animate=False, force=True)
+
+    def show_end(self) -> None:
+        """Show the last line, without the reader having asked."""
+        self.show_row(self.virtual_size.height)
+
+    def _move(self, row: int) -> None:
+        """The reader moved."""
+        self.show_row(row)
         self.post_message(self.Scrolled())
 
     def do_up(self) -> None:
@@ -175,7 +184,7 @@ class LineView(ActionHost, ScrollView, Painted, can_focus=True, inherit_bindings
         self.left = 0
         self._starts_for = (-1, -1)
         self._measure()
-        self._move(self._row_of(top))
+        self.show_row(self._row_of(top))
         self.refresh()
 
     def on_mouse_scroll_up(self) -> None:
@@ -187,6 +196,10 @@ class LineView(ActionHost, ScrollView, Painted, can_focus=True, inherit_bindings
     def on_resize(self) -> None:
         self._measure()
         self.refresh()
+        self.resized()
+
+    def resized(self) -> None:
+        """The room changed: a subclass may want another place in the text."""
 
     # --- find --------------------------------------------------------------------------------------------------------
 

@@ -79,6 +79,10 @@ class LogLines(LineView):
             runs.append(Run(f"{origin} ", Tone.DIM))
         return runs
 
+    def resized(self) -> None:
+        if self._pane.following:
+            self.show_end()
+
     # Actions of the pane, asked for by key while the lines have the focus.
 
     @property
@@ -134,7 +138,7 @@ class LogPane(Pane):
         self._filter_history: list[str] = []
 
     def on_mount(self) -> None:
-        self.call_after_refresh(self.lines.focus)
+        self.call_after_refresh(self.lines.take_focus)
         self.run_worker(self.view.run(), name="log follow", group="logs", exit_on_error=False)
         self.flush()
 
@@ -150,12 +154,10 @@ class LogPane(Pane):
                 self._generation = view.generation
                 self.lines.changed()
                 self.lines.hit = -1
-                if self.following:
-                    self.lines._move(self.lines.virtual_size.height)
             else:
                 self.lines.changed(shifted=0 if self.following else shifted)
-                if self.following:
-                    self.lines._move(self.lines.virtual_size.height)
+            if self.following:
+                self.lines.show_end()
         self.set_status(self._status())
         self._title()
 
@@ -248,7 +250,7 @@ class LogPane(Pane):
         """Go to the end and stay there."""
         self._set_following(True)
         self._fetch(self.view.tail(), "the newest")
-        self.lines._move(self.lines.virtual_size.height)
+        self.lines.show_end()
         self.flush()
 
     def go_to_start(self) -> None:
@@ -258,8 +260,7 @@ class LogPane(Pane):
         async def head() -> None:
             await self.view.head()
             self.lines.changed()
-            self.lines.do_up()
-            self.lines._move(0)
+            self.lines.show_row(0)
 
         self._fetch(head(), "the first")
 
@@ -281,7 +282,7 @@ class LogPane(Pane):
         self._prompt.ask(question, self.view.filter.regex)
 
     def _set_filter(self, regex: str) -> None:
-        self.lines.focus()
+        self.lines.take_focus()
         if regex == self.view.filter.regex and not self._wanted:
             return
         self._wanted, self._fault = regex or "all lines", ""
@@ -300,7 +301,7 @@ class LogPane(Pane):
         self.run_worker(ask(), name="log filter", group="logs-filter", exclusive=True, exit_on_error=False)
 
     def _stop_asking(self) -> None:
-        self.lines.focus()
+        self.lines.take_focus()
 
     def ask_find(self, text: str = "") -> None:
         """Ask for a text to find, or take the one that was given."""
@@ -313,12 +314,12 @@ class LogPane(Pane):
         self._prompt.ask(question, self.lines.needle)
 
     def _find(self, text: str) -> None:
-        self.lines.focus()
+        self.lines.take_focus()
         self.lines.find(text)
 
     def _stop_finding(self) -> None:
         self.lines.find("")
-        self.lines.focus()
+        self.lines.take_focus()
 
     # --- the pane itself ---------------------------------------------------------------------------------------------
 

@@ -56,6 +56,10 @@ class PromptInput(Input):
         Binding("tab", "take_suggestion", show=False),
     ]
 
+    async def action_submit(self) -> None:
+        """At once, not by a message: the next key may already be on its way."""
+        self.query_ancestor(Prompt).submit(self.value)
+
     def action_leave(self) -> None:
         self.query_ancestor(Prompt).leave()
 
@@ -96,9 +100,13 @@ class Prompt(Vertical):
         yield self.fault
 
     @property
-    def asking(self) -> bool:
+    def is_open(self) -> bool:
         """Whether something is asked now."""
         return self._question is not None
+
+    def asks(self, label: str) -> bool:
+        """Whether the question with this label is open."""
+        return self._question is not None and self._question.label == label
 
     def ask(self, question: Question, value: str = "") -> None:
         """Show the box with a text in it and give it the focus."""
@@ -112,7 +120,8 @@ class Prompt(Vertical):
         self.input.suggester = question.suggester
         self.input.cursor_position = len(value)
         self.display = True
-        self.input.focus()
+        # At once: the next key may already be on its way.
+        self.screen.set_focus(self.input, scroll_visible=False)
         self._look(value)
 
     def close(self) -> None:
@@ -171,19 +180,19 @@ class Prompt(Vertical):
         if question is not None and self._look(event.value) and question.change is not None:
             question.change(event.value)
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
+    def submit(self, text: str) -> None:
+        """Take an answer, if it is right."""
         question = self._question
-        if question is None or not self._look(event.value):
+        if question is None or not self._look(text):
             return
         try:
             self.close()
-            question.submit(event.value)
+            question.submit(text)
         except ModelError as error:
-            self.ask(question, event.value)
+            self.ask(question, text)
             self.show_fault(error)
             return
-        if question.history is not None and event.value:
-            if event.value in question.history:
-                question.history.remove(event.value)
-            question.history.append(event.value)
+        if question.history is not None and text:
+            if text in question.history:
+                question.history.remove(text)
+            question.history.append(text)
