@@ -33,6 +33,8 @@ class Kind(IntEnum):
     """The producer has written its last line."""
     ACK = 4
     """Everything before [segment, offset] is durable elsewhere."""
+    LOST = 5
+    """These lines went with a segment that was deleted; [first number, how many], the payload names the producer."""
 
 
 class Record(NamedTuple):

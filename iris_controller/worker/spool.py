@@ -92,6 +92,7 @@ class Spool:
         self._gaps: deque[tuple[bytes, int, int]] = deque()
         self._slot = 0
         self._cursor = _Cursor(0, 0)
+        self._acked = (0, 0)
         self._reading: tuple[int, int] = (-1, -1)
         self._failing = False
 
@@ -103,6 +104,7 @@ class Spool:
         Raises OSError: the folder can not be read.
         """
         found: dict[int, Producer] = {}
+        lost: _Ranges = {}
         acked = (0, 0)
         for number in segments.numbers(self._folder):
             size = 0
@@ -121,14 +123,18 @@ class Spool:
                             found.pop(record.slot, None)
                         case Kind.ACK:
                             acked = max(acked, (record.first, record.span))
+                        case Kind.LOST:
+                            _widen(lost, record.payload, record)
             self._sizes[number] = size
             self._total += size
         self._active = max(self._sizes, default=0)
         start = max(acked, (min(self._sizes, default=0), 0))
         self._cursor = _Cursor(start[0], 0)
+        self._acked = start
         # Slots are named at a segment's head: what lies before the cursor is read again, but not shipped.
         self._advance(None, stop=start[1])
         self._delete_before(start[0])
+        self._gaps.extend((head, first, end - first) for head, (first, end) in lost.items())
         self._open = dict(found)
         self._rotate()
         return list(found.values())
@@ -283,7 +289,7 @@ class Spool:
 
     def ack(self, push: Push) -> None:
         """The log store has it: it need never be read again."""
-        segment, offset = push.position
+        segment, offset = self._acked = push.position
         self._append(None, segments.encode(Kind.ACK, 0, segment, offset))
         self._delete_before(segment)
 
@@ -340,31 +346,22 @@ class Spool:
 
     def _drop_oldest(self) -> None:
         number = min(self._sizes)
-        lost: dict[int, tuple[bytes, int, int]] = {}
+        size = self._sizes[number]
+        taken = _within((self._cursor.segment, self._cursor.offset), number, size)
+        with open(segments.path(self._folder, number), "rb", buffering=0) as file:
+            noted = _ranges(file.fileno(), _within(self._acked, number, size), size, notes=True)
+            lost = _ranges(file.fileno(), taken, size) if taken < size else {}
         if number >= self._cursor.segment:
-            done = self._cursor.offset if number == self._cursor.segment else 0
-            with open(segments.path(self._folder, number), "rb", buffering=0) as file:
-                lost = _unshipped(file.fileno(), self._sizes[number], done)
             self._cursor = _Cursor(min(other for other in self._sizes if other > number), 0)
         self._remove(number)
-        if not lost:
-            return
-        self._gaps.extend((head, first, end - first) for head, first, end in lost.values())
-        if len(lost) <= _SMALL_LOSS:
-            self._note_loss(lost)
-        total = sum(end - first for _, first, end in lost.values())
-        _log.error("the spool is full: the %d oldest lines of %d producers are lost", total, len(lost))
-
-    def _note_loss(self, lost: dict[int, tuple[bytes, int, int]]) -> None:
-        """Writes the gaps down too, for the case that this worker is killed before it has shipped them."""
-        for slot, (head, first, end) in lost.items():
-            gap = batches.gap(first, end - first, SPOOL_FULL)
-            data = segments.encode(Kind.LINES, slot, first, end - first, gap)
-            known = self._open.get(slot)
-            if known is None or known.opened_in != self._active:
-                named = segments.encode(Kind.OPEN, slot, first, 0, head)
-                data = named + data + segments.encode(Kind.CLOSE, slot, 0, 0)
-            self._write(data)
+        # Written down too, with what is on its way: if this worker dies before it has shipped them, the next one tells.
+        if len(noted) <= _SMALL_LOSS:
+            for head, (first, end) in noted.items():
+                self._write(segments.encode(Kind.LOST, 0, first, end - first, head))
+        if lost:
+            self._gaps.extend((head, first, end - first) for head, (first, end) in lost.items())
+            total = sum(end - first for first, end in lost.values())
+            _log.error("the spool is full: the %d oldest lines of %d producers are lost", total, len(lost))
 
 
 def _follow(at: _Cursor, record: segments.Record, push: PushBuilder | None) -> None:
@@ -381,14 +378,33 @@ def _follow(at: _Cursor, record: segments.Record, push: PushBuilder | None) -> N
             push.add(head, record.payload)
 
 
-def _unshipped(fd: int, size: int, done: int) -> dict[int, tuple[bytes, int, int]]:
-    """For each slot with lines after offset `done`: header, first number and the number after the last."""
+_Ranges = dict[bytes, tuple[int, int]]
+"""By header of the producer: the first number, and the number after the last.
+
+One range each is enough: what was delivered in between is below the producer's mark, and the store takes a gap from there on.
+"""
+
+
+def _within(position: tuple[int, int], number: int, size: int) -> int:
+    """How far into segment `number` a position is."""
+    segment, offset = position
+    return size if segment > number else offset if segment == number else 0
+
+
+def _ranges(fd: int, start: int, size: int, *, notes: bool = False) -> _Ranges:
+    """The lines of a segment whose records end after `start`; with `notes` also what it says of older losses."""
     heads: dict[int, bytes] = {}
-    lost: dict[int, tuple[bytes, int, int]] = {}
+    found: _Ranges = {}
     for record in segments.read(fd, 0, size):
         if record.kind == Kind.OPEN:
             heads[record.slot] = record.payload
-        elif record.kind == Kind.LINES and record.end > done and record.slot in heads:
-            head, first, end = lost.get(record.slot, (heads[record.slot], record.first, 0))
-            lost[record.slot] = head, first, max(end, record.first + record.span)
-    return lost
+        elif record.kind == Kind.LINES and record.end > start and record.slot in heads:
+            _widen(found, heads[record.slot], record)
+        elif record.kind == Kind.LOST and notes:
+            _widen(found, record.payload, record)
+    return found
+
+
+def _widen(found: _Ranges, head: bytes, record: segments.Record) -> None:
+    first, end = found.get(head, (record.first, 0))
+    found[head] = min(first, record.first), max(end, record.first + record.span)
