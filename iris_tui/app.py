@@ -20,6 +20,7 @@ from iris_core.model.errors import ModelError
 from iris_core.model.text import one_line
 from iris_tui import registry
 from iris_tui.actions import SCOPES, Action
+from iris_tui.endings import SIGNALS
 from iris_tui.glyphs import Glyphs, choose
 from iris_tui.keymap import bindings
 from iris_tui.scope import ActionHost
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from iris_tui.gate import GateScreen
     from iris_tui.session import Session
 
-SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 SAME_TOAST_S: Final = 5.0
 QUIT_NOTE: Final = "Jobs go on without it."
 
@@ -83,11 +83,14 @@ class IrisApp(ActionHost, TypeAhead, inherit_bindings=False):
 
     # --- start and end -----------------------------------------------------------------------------------------------
 
-    def on_mount(self) -> None:
-        loop = asyncio.get_running_loop()
+    def on_load(self) -> None:
+        # Before the terminal is changed, so that no signal can leave it so.
         if not self.is_headless:
+            loop = asyncio.get_running_loop()
             for number in SIGNALS:
                 loop.add_signal_handler(number, self._signalled, number)
+
+    def on_mount(self) -> None:
         self._enter(self.session)
         if self._title_note:
             self.say(self._title_note)

@@ -13,6 +13,7 @@ import threading
 from typing import TYPE_CHECKING, NoReturn
 
 from iris_core.contracts import IrisError, UsageFailed
+from iris_tui.endings import last_words, watch_signals
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -71,6 +72,7 @@ def _open(line: CommandLine, *, plain: bool) -> int:
         return run_plain(line.target)
     if not _has_terminal():
         return _no_terminal(line)
+    watch_signals()
     preload()
     try:
         target = line.target
@@ -171,6 +173,7 @@ def run_console(
         title: A sentence shown at the start.
         on_quit_note: What the question before quitting says ends with the console.
     """
+    watch_signals()
     preload()
     from iris_core.config.places import state_home
     from iris_tui.app import QUIT_NOTE, IrisApp
@@ -189,20 +192,12 @@ def run_console(
     )
     app.run()
     if app.ended_by:
-        _last_words(f"iris: ended by {app.ended_by}")
+        last_words(f"iris: ended by {app.ended_by}")
     elif app.return_code and not app.crash_file:
-        _last_words("iris: ended by a fault of its own")
+        last_words("iris: ended by a fault of its own")
     elif app.crash_file:
-        _last_words(f"iris: ended by a fault of its own; report {app.crash_file}")
+        last_words(f"iris: ended by a fault of its own; report {app.crash_file}")
     return app.return_code or 0
-
-
-def _last_words(text: str) -> None:
-    try:
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
-    except OSError:
-        return  # the terminal is gone
 
 
 def _choose(line: CommandLine) -> Target | None:

@@ -1,0 +1,36 @@
+"""How the program says why it ended: one line on standard error, and an exit code of 128 plus the signal.
+
+Until the console has its own handlers nothing of the terminal was changed, and a signal ends the program at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Final, NoReturn
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+
+
+def last_words(text: str) -> None:
+    """One line for the operator, if there still is a terminal."""
+    try:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except OSError:
+        return
+
+
+def _end_at_once(number: int, _frame: FrameType | None) -> NoReturn:
+    last_words(f"iris: ended by {signal.Signals(number).name}")
+    os._exit(128 + number)
+
+
+def watch_signals() -> None:
+    """From now on a signal is said. Call it before the console takes the terminal."""
+    for number in SIGNALS:
+        signal.signal(number, _end_at_once)
