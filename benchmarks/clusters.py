@@ -162,7 +162,7 @@ def enough_workers(cluster: Cluster, workers: int) -> bool | None:
     except (OSError, http.client.HTTPException, RuntimeError):
         cluster.connection.close()
         return None
-    return int(status.get("workersHealthy", 0)) >= workers or None
+    return int(status.get("workers_healthy", 0)) >= workers or None
 
 
 @contextmanager

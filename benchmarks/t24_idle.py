@@ -46,8 +46,9 @@ def role(process: psutil.Process) -> str | None:
 def family(process: psutil.Process) -> dict[str, psutil.Process]:
     found: dict[str, psutil.Process] = {}
     for child in [process, *process.children(recursive=True)]:
-        name = role(child) or "cluster start"
-        found[name if name not in found else f"{name} {child.pid}"] = child
+        name = role(child) or "client process"
+        same = sum(known.startswith(name) for known in found)
+        found[f"{name} {same + 1}" if same else name] = child
     return found
 
 
