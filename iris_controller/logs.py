@@ -12,6 +12,7 @@ import time
 
 from iris_core.model.text import visible
 
+
 class OneLine(logging.Formatter):
     """`2026-01-31T12:00:00.000Z INFO iris.loop text`; a traceback is folded into the line."""
 

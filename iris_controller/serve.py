@@ -30,7 +30,7 @@ from iris_controller.finelog_process import FinelogProcess
 from iris_controller.guarded import Guard
 from iris_controller.http.app import create_app
 from iris_controller.http.metrics import Metrics
-from iris_controller.http.port import PublicPort
+from iris_controller.http.port import Link, PublicPort
 from iris_controller.http.server import HttpServer
 from iris_controller.loop import ControllerLoop
 from iris_controller.options import DEFAULT_PORT, ServeOptions
@@ -58,7 +58,7 @@ from iris_core.auth.tokens import KeySet, TokenSigner
 from iris_core.contracts import IrisError
 from iris_core.model.resources import Resources
 from iris_core.model.states import ACTIVE
-from iris_core.wire.gen.iris.v1 import controller_pb2, logs_pb2, worker_pb2
+from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2, logs_pb2, worker_pb2
 from providers.local.workers import LocalWorkers, WorkerPlan
 from providers.objects import open_store
 
@@ -156,8 +156,16 @@ class Controller:
         attempt = self.model.attempts.get(uid)
         return attempt is not None and attempt.state in ACTIVE
 
+    # The router, the HTTP side and the services exist before the port and the hub that they ask.
+
     def _peer_of(self, inner: str) -> str | None:
         return self.port.peer_of(inner)
+
+    def _link_of(self, inner: str) -> Link | None:
+        return self.port.link_of(inner)
+
+    def _revision(self) -> common_pb2.Revision:
+        return self.hub.revision()
 
     def _services(self, seal: Seal, signer: TokenSigner) -> None:
         options = self.options
@@ -175,7 +183,7 @@ class Controller:
                 dead_after_s=options.dead_after_s,
             ),
         )
-        tasks = TaskService(self.loop, self.readers, self.sessions, lambda: self.hub.revision())
+        tasks = TaskService(self.loop, self.readers, self.sessions, self._revision)
         self.hub = WatchHub(
             self.loop, self.boot_id, worker_age_ms=self.sessions.age_ms, finished_tasks=tasks.finished_tasks
         )
@@ -222,7 +230,7 @@ class Controller:
         app = create_app(
             self.router,
             authenticator,
-            lambda inner: self.port.link_of(inner),
+            self._link_of,
             problems=self.problems,
             metrics=metrics,
             allowed_hosts=options.config.allowed_hosts,

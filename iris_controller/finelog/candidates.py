@@ -48,43 +48,53 @@ class Piece:
 
 @dataclass(slots=True)
 class Candidates:
-    """The candidates with lines from `low` to `high - 1`. `faults` collects what could not be read."""
+    """The candidates with lines from `low` to `high - 1`."""
 
     store: Store
     query: Query
     low: int
     high: int
+    edge: int = 0
+    """Where None was yielded last: oldest first, all up to it was dealt with; newest first, all from it on."""
     faults: dict[str, None] = field(default_factory=dict)
+    """What could not be read."""
 
     def oldest_first(self) -> Iterator[Candidate | None]:
-        """Ascending; None now and then, where nothing was found for a while."""
+        """Ascending; None instead of what is skipped."""
         for file in self.store.files:
             if file.first_seq >= self.high:
                 return
+            last_seq = file.last_seq
             opened = self._open(file)
-            yield None
-            if opened is None:
-                continue
-            rows = self._rows(opened)
+            rows = self._rows(opened) if opened is not None else []
             for extent in heapq.merge(*(one.after(self.low - 1) for one in rows), key=lambda one: one.first_seq):
                 if extent.first_seq >= self.high:
                     return
-                yield Candidate(extent, file, opened) if extent.may_match(self.query) else None
+                if opened is not None and extent.may_match(self.query):
+                    yield Candidate(extent, file, opened)
+                else:
+                    self.edge = extent.last_seq
+                    yield None
+            self.edge = last_seq
+            yield None
 
     def newest_first(self) -> Iterator[Candidate | None]:
-        """Descending; None now and then."""
+        """Descending; None instead of what is skipped."""
         for file in reversed(self.store.files):
             if file.first_seq >= self.high:
                 continue
             opened = self._open(file)
-            yield None
-            if opened is None:
-                continue
-            rows = self._rows(opened)
+            rows = self._rows(opened) if opened is not None else []
             for extent in heapq.merge(*(one.before(self.high) for one in rows), key=lambda one: -one.first_seq):
                 if extent.last_seq < self.low:
                     return
-                yield Candidate(extent, file, opened) if extent.may_match(self.query) else None
+                if opened is not None and extent.may_match(self.query):
+                    yield Candidate(extent, file, opened)
+                else:
+                    self.edge = extent.first_seq
+                    yield None
+            self.edge = file.first_seq
+            yield None
 
     def read(self, candidate: Candidate) -> Iterator[Piece]:
         """The pieces of a candidate, in order."""

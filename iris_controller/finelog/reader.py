@@ -76,7 +76,7 @@ class Scan:
         self._is_full = False
         self._left_out = ""
         # Forward: all up to it was looked at. Tail: all from it on.
-        self._edge = self._high if query.tail else query.cursor
+        self._edge = self._start = self._high if query.tail else query.cursor
         self._work = self._backward() if query.tail else self._forward()
 
     def step(self, seconds: float) -> bool:
@@ -84,7 +84,7 @@ class Scan:
         until = time.monotonic() + seconds
         for _ in self._work:
             now = time.monotonic()
-            if now >= self._deadline:
+            if now >= self._deadline and self._edge != self._start:
                 self._left_out = self._left_out or self._why_unfinished()
                 return True
             if now >= until:
@@ -131,7 +131,9 @@ class Scan:
 
     def _forward(self) -> Iterator[None]:
         for candidate in self._candidates.oldest_first():
-            if candidate is not None:
+            if candidate is None:
+                self._edge = max(self._edge, min(self._candidates.edge, self._high - 1))
+            else:
                 extent = candidate.extent
                 self._edge = max(self._edge, extent.first_seq - 1)
                 for piece in self._candidates.read(candidate):
@@ -159,7 +161,9 @@ class Scan:
     def _backward(self) -> Iterator[None]:
         candidates = self._candidates.newest_first()
         for candidate in candidates:
-            if candidate is not None:
+            if candidate is None:
+                self._edge = min(self._edge, max(self._candidates.edge, self._low))
+            else:
                 extent = candidate.extent
                 for piece in reversed(list(self._candidates.read(candidate))):
                     self._take_backward(piece)

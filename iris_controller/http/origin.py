@@ -29,10 +29,9 @@ def check_origin(headers: Mapping[str, str], local: str, allowed_hosts: Collecti
             "use 127.0.0.1 or localhost, or add the name to the configured hosts",
         )
     origin = headers.get("origin")
-    if origin is not None:
-        # Compared as text: an origin is scheme and authority and nothing else, and browsers write it one way.
-        if origin.lower() not in {f"http://{host.lower()}", f"https://{host.lower()}"}:
-            raise _foreign(f"the Origin {clean(origin, 200)} is another site", "web pages of others may not call this")
+    # Compared as text: an origin is scheme and authority and nothing else, and browsers write it one way.
+    if origin is not None and origin.lower() not in {f"http://{host.lower()}", f"https://{host.lower()}"}:
+        raise _foreign(f"the Origin {clean(origin, 200)} is another site", "web pages of others may not call this")
     if headers.get("sec-fetch-site", "").lower() == "cross-site":
         raise _foreign("the request comes from another site's page", "web pages of others may not call this")
 

@@ -7,12 +7,15 @@ the other is told so and may go on talking. Must never look at a byte, and never
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LINGER_S = 10.0
+_NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class End(asyncio.Protocol):
@@ -55,7 +58,18 @@ class End(asyncio.Protocol):
             # What it said is on its way; the other side may still read it.
             self.other.transport.close()
         else:
-            self.other.transport.abort()
+            self.other.break_off()
+
+    def break_off(self) -> None:
+        """Ends the connection so that its peer learns at once that this was no orderly end."""
+        if not self.transport.is_closing():
+            reset(self.transport.get_extra_info("socket"))
+        self.transport.abort()
+
+
+def reset(sock: socket.socket) -> None:
+    """Makes the close of a connection a reset. An end alone would leave its peer free to go on talking."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
 
 
 class InnerEnd(End):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable
+from functools import partial
 
 from iris_controller.loop import ControllerLoop
 from iris_controller.rpc.auth import Role
@@ -96,7 +97,8 @@ class JobService:
             deadline = time.monotonic() + REPLACE_WAIT_S
             while True:
                 force = time.monotonic() >= deadline
-                outcome = await self._loop.submit("launch job", lambda o, now: self._plan(o, now, new, files, call, force))
+                plan = partial(self._plan, new=new, files=files, call=call, force=force)
+                outcome = await self._loop.submit("launch job", plan)
                 if not isinstance(outcome, submit.MustWait):
                     return controller_pb2.LaunchJobResponse(job_id=outcome.job_id, incarnation=outcome.incarnation)
                 if call.cancelled.is_set():
@@ -167,10 +169,8 @@ class JobService:
         jobs: list[controller_pb2.JobStatus] = []
         scanned = 0
         while True:
-            read = page
-            rows, token, total, capped = await self._readers.run(
-                lambda c: jobs_page(c, where, values, sort, ascending, read)
-            )
+            read = partial(jobs_page, where=where, values=values, sort=sort, ascending=ascending, page=page)
+            rows, token, total, capped = await self._readers.run(read)
             scanned += len(rows)
             for row in rows:
                 self._live(row)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from iris_controller.loop import ControllerLoop
 from iris_controller.rpc.attach import WorkerSessions, exec_request
@@ -108,8 +109,7 @@ class TaskService:
         token = ""
         while True:
             page = Page.of(0, token, 2_000, 2_000)
-            read = page
-            found = await self._readers.run(lambda c: tasks_page(c, job_id, read))
+            found = await self._readers.run(partial(tasks_page, job_id=job_id, page=page))
             if found is None:
                 return tasks
             rows, token, _ = found

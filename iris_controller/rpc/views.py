@@ -7,7 +7,14 @@ from iris_controller.state.model import Model
 from iris_controller.state.records import Attempt, Job, Task, Worker
 from iris_core.model.resources import Resources
 from iris_core.model.states import TaskState
-from iris_core.wire.convert import HEALTH, band_to_wire, job_state_to_wire, resources_to_wire, task_state_to_wire, value_to_wire
+from iris_core.wire.convert import (
+    HEALTH,
+    band_to_wire,
+    job_state_to_wire,
+    resources_to_wire,
+    task_state_to_wire,
+    value_to_wire,
+)
 from iris_core.wire.gen.iris.v1 import controller_pb2
 
 

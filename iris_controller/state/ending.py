@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from iris_controller.state.records import Charge
+from iris_controller.state.records import Charge, changed
 from iris_core.model.states import ACTIVE, JOB_ERROR, JOB_TERMINAL, NON_TERMINAL, JobState, TaskState, label
 
 if TYPE_CHECKING:
@@ -64,8 +64,13 @@ def stop_tasks(
     if not sum(job.counts[s] for s in NON_TERMINAL) and job.job_id not in o.touched_jobs:
         return 0
     ended = 0
+    finished = latest(now_ms, job.submitted_at_ms)
+    values: dict[str, object] = {"state": state, "error": error, "exit_code": None, "finished_at_ms": finished}
     for task in o.tasks_of(job.job_id):
-        if task.state in NON_TERMINAL:
+        if task.state is TaskState.PENDING:  # without ceremony: a job may have 100,000 of them
+            o.put_task(task, changed(task, values))
+            ended += 1
+        elif task.state in ACTIVE:
             stop_task(o, task, state, now_ms, stop=stop, reason=reason, error=error)
             ended += 1
     return ended

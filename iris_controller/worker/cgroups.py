@@ -170,7 +170,7 @@ def detect(
     `own_pids` are the worker and its supervisor: version 2 lets a group have either processes or limited children, so these
     are moved into a leaf when nobody else is in the way.
     """
-    name = "iris-" + hashlib.sha256(os.fsencode(cache_dir)).hexdigest()[:12]
+    name = parent_name(cache_dir)
     mounts = _mounts(proc)
     for line in _lines(proc / "cgroup"):
         _, controllers, path = line.split(":", 2)
@@ -183,6 +183,11 @@ def detect(
             if _delegate(own, own_pids):
                 return _usable(own, name, 2)
     return None
+
+
+def parent_name(cache_dir: Path) -> str:
+    """The name of the parent of a worker's groups: of its cache directory, so that a later worker finds it again."""
+    return "iris-" + hashlib.sha256(os.fsencode(cache_dir)).hexdigest()[:12]
 
 
 def _usable(own: Path, name: str, version: int) -> Cgroups | None:

@@ -85,6 +85,8 @@ class Diagnostics:
             self._write(json.dumps({"error": error_object(error)}, ensure_ascii=False))
             return error.exit_code
         message, hint = one_line(redact_text(error.message)), one_line(redact_text(error.hint))
+        if isinstance(error, RpcFailed) and error.position is not None and "position" not in message:
+            message += f" (at position {error.position})"
         self._write(f"Error: {message}" + (f"; {hint}" if hint else ""))
         return error.exit_code
 

@@ -191,8 +191,8 @@ def _say_end(session: Session, subject: Any, standing: Standing, seconds: float)
     if standing.succeeded:
         session.diagnostics.note(f"{job.job_id} succeeded{took}")
         return
-    code = f", exit {exit_text(job.exit_code)}" if job.HasField("exit_code") else ""
-    session.diagnostics.note(f"{job.job_id} {standing.label}{took}{code}" + (f": {job.error}" if job.error else ""))
+    why = job.error or (f"exit {exit_text(job.exit_code)}" if job.HasField("exit_code") else "")
+    session.diagnostics.note(f"{job.job_id} {standing.label}{took}" + (f": {why}" if why else ""))
     session.diagnostics.note(f"look closer with: {session.program} {session.selector()}job describe {job.job_id}")
 
 

@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.integration.controller_rig import connect, launch_request, rig
 
 from iris_core.contracts import Denied, RpcFailed
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
 from providers.fake.worker import run_on, succeed
+from tests.integration.controller_rig import connect, launch_request, rig
 
 SUCCEEDED = common_pb2.JOB_STATE_SUCCEEDED
 RUNNING = common_pb2.JOB_STATE_RUNNING

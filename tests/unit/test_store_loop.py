@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -216,11 +217,11 @@ def test_a_kill_at_any_statement_of_a_migration_leaves_the_old_or_the_new_schema
     class Connection(sqlite3.Connection):
         budget = 10_000
 
-        def execute(self, *args: object) -> sqlite3.Cursor:  # type: ignore[override]
+        def execute(self, *args: Any) -> sqlite3.Cursor:
             Connection.budget -= 1
             if Connection.budget < 0:
                 raise Killed
-            return super().execute(*args)  # type: ignore[arg-type]
+            return super().execute(*args)
 
     def schema(path: Path) -> list[str]:
         connection = sqlite3.connect(path)

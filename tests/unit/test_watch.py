@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -98,6 +98,10 @@ class Viewer:
                 self.rows.pop(gone, None)
         return kind
 
+    async def close(self) -> None:
+        assert isinstance(self.stream, AsyncGenerator)
+        await self.stream.aclose()
+
     async def until(self, n: int) -> None:
         while self.revision.n < n:
             await self.read()
@@ -118,7 +122,7 @@ async def test_snapshot_then_deltas_equal_the_model() -> None:
         await r.launch("/u/d")
         await viewer.until(r.loop.n)
         assert viewer.rows == {j: job_view(r.model, r.model.jobs[j]) for j in r.model.jobs}
-        await viewer.stream.aclose()
+        await viewer.close()
         assert r.hub.subscribers == 0
 
 
@@ -127,7 +131,7 @@ async def test_a_resume_misses_and_repeats_nothing() -> None:
         await r.launch("/u/a")
         viewer = Viewer(r, jobs())
         await viewer.read()
-        await viewer.stream.aclose()
+        await viewer.close()
         await r.cancel("/u/a")
         await r.launch("/u/b")
         again = Viewer(r, jobs(resume=viewer.revision))
