@@ -83,6 +83,8 @@ class Model:
         self.workers: dict[str, Worker] = {}
         self.by_worker: dict[str, dict[str, None]] = {}
         """Unfinished attempts per worker, in order of creation."""
+        self.held: dict[str, int] = {}
+        """Unfinished attempts per job; also of jobs that have ended."""
         self.usage: dict[str, Usage] = {}
         self.pending: dict[str, list[int]] = {}
         """Pending task indices per job, descending, so that the next one is at the end."""
@@ -213,7 +215,9 @@ class Model:
         self.unplanned_workers.add(attempt.worker_id)
         if old is not None and old.finished_at_ms is None:
             usage.add(old.resources, -1, self._is_setting_up(old))
+            self._hold(old.job_id, -1)
         if attempt.finished_at_ms is None:
+            self._hold(attempt.job_id, 1)
             self.attempts[attempt.uid] = attempt
             self.by_worker.setdefault(attempt.worker_id, {})[attempt.uid] = None
             usage.add(attempt.resources, 1, self._is_setting_up(attempt))
@@ -228,6 +232,13 @@ class Model:
         job = self.jobs.get(attempt.job_id)
         return job is not None and job.spec.has_setup
 
+    def _hold(self, job_id: str, change: int) -> None:
+        count = self.held.get(job_id, 0) + change
+        if count:
+            self.held[job_id] = count
+        else:
+            del self.held[job_id]
+
     def _count_active(self, user_id: str, change: int) -> None:
         if change:
             self.active[user_id] = self.active.get(user_id, 0) + change
@@ -240,11 +251,13 @@ class Model:
             return
         self._count_active(job.user_id, -_is_active(job))
         self.unplanned_jobs.add(job_id)
-        for uid in [a.uid for a in self.attempts.values() if a.job_id == job_id]:
+        held = [a.uid for a in self.attempts.values() if a.job_id == job_id] if job_id in self.held else []
+        for uid in held:
             attempt = self.attempts.pop(uid)
             self.by_worker.get(attempt.worker_id, {}).pop(uid, None)
             self.usage[attempt.worker_id].add(attempt.resources, -1, self._is_setting_up(attempt))
             self.unplanned_workers.add(attempt.worker_id)
+            self._hold(job_id, -1)
             changes.dispatch.add(attempt.worker_id)
             changes.workers.add(attempt.worker_id)
         del self.jobs[job_id]
@@ -258,14 +271,14 @@ class Model:
         changes.removed_jobs.add(job_id)
 
     def _trim(self, changes: Changes) -> None:
-        """Forgets the oldest terminal jobs beyond the limit; a parent stays while a child is held."""
+        """Forgets the oldest terminal jobs beyond the limit; one with a child here, or an attempt still on a worker, stays."""
         excess = len(self.terminal) - TERMINAL_KEPT
         if excess <= 0:
             return
         for job_id in list(self.terminal)[: excess + 100]:
             if excess <= 0:
                 return
-            if self.children.get(job_id):
+            if self.children.get(job_id) or job_id in self.held:
                 continue
             job = self.jobs.pop(job_id)
             del self.terminal[job_id]

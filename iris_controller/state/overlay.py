@@ -157,9 +157,14 @@ class Overlay:
         self.next_insertion = max(self.next_insertion, job.priority_insertion + job.num_tasks)
 
     def delete_job(self, job_id: str) -> None:
-        """Removes a finished job and its finished descendants so that the name can be used again."""
+        """Removes a finished job and its finished descendants so that the name can be used again.
+
+        One that is held neither here nor in the model is still removed from the database.
+        """
         for current in list(self.subtree(job_id)):
             self.deleted_jobs[current] = None
+            if current not in self.jobs and current not in self.model.jobs:
+                continue
             gone = self.jobs.pop(current, None)
             if gone is not None and gone.parent_job_id is not None:
                 self.new_children.get(gone.parent_job_id, {}).pop(current, None)

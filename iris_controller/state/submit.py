@@ -124,7 +124,8 @@ def admit(
         answer = _make_room(o, existing, new, now_ms, force)
         if answer is not None:
             return answer
-        o.delete_job(new.job_id)
+    # Also when no such job is held here: the database may still know one that ended long ago.
+    o.delete_job(new.job_id)
     job = _new_job(o, new, job_id, parent, now_ms)
     if not 1 <= new.num_tasks <= max_replicas:
         error = f"replicas {new.num_tasks} is outside 1..{max_replicas}"
@@ -207,10 +208,11 @@ def _exists(job: Job, running: Job) -> Refused:
 def _holds_attempts(o: Overlay, job_id: str) -> bool:
     """Whether any attempt of the tree is still on a worker."""
     tree = set(o.subtree(job_id))
-    return any(
-        attempt.finished_at_ms is None and attempt.job_id in tree
-        for attempt in (o.attempts.get(uid, found) for uid, found in o.model.attempts.items())
-    ) or any(attempt.finished_at_ms is None and attempt.job_id in tree for attempt in o.attempts.values())
+    held = sum(o.model.held.get(found, 0) for found in tree)
+    for uid, attempt in o.attempts.items():
+        if attempt.job_id in tree:
+            held += (attempt.finished_at_ms is None) - (uid in o.model.attempts)
+    return held > 0
 
 
 def _new_job(o: Overlay, new: NewJob, job_id: JobId, parent: Job | None, now_ms: int) -> Job:

@@ -213,3 +213,7 @@ def check_usage(model: Model) -> None:
         have = [usage.cpu_millicores, usage.memory_bytes, usage.gpu, usage.tpu, usage.tasks, usage.building]
         assert have == held.get(worker_id, [0] * 6), f"{worker_id}: {have} instead of {held.get(worker_id)}"
     assert sum(len(uids) for uids in model.by_worker.values()) == len(model.attempts)
+    holding: dict[str, int] = {}
+    for attempt in model.attempts.values():
+        holding[attempt.job_id] = holding.get(attempt.job_id, 0) + 1
+    assert model.held == holding

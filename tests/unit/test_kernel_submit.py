@@ -282,3 +282,35 @@ def test_a_refusal_changes_nothing() -> None:
     with pytest.raises(Refused):
         admit(o, NewJob(JOB, "x", 1, job_spec()), world.now_ms)
     assert not o.dirty and not o.audit
+
+
+def test_a_name_that_only_the_database_may_still_know_is_removed_there_too() -> None:
+    world = World()
+    o = Overlay(world.model)
+    admit(o, NewJob(JOB, "x", 1, job_spec()), world.now_ms)
+    assert JOB in o.deleted_jobs and JOB in o.new_jobs
+    world.model.apply(o)
+    check_invariants(world.model)
+
+
+def test_a_job_that_ended_is_not_forgotten_while_a_worker_still_holds_an_attempt_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("iris_controller.state.model.TERMINAL_KEPT", 2)
+    world = World()
+    world.add_worker()
+    ask(world)
+    uid = world.running()
+    for i in range(5):
+        ask(world, f"/u/j{i}")
+        with world.batch() as o:
+            kernel.cancel(o, f"/u/j{i}", "x", "", world.now_ms)
+            kernel.cancel(o, JOB, "x", "", world.now_ms)
+    assert JOB in world.model.jobs and "/u/j0" not in world.model.jobs
+    assert ask(world) == MustWait(JOB)
+    world.observe(uid, TaskState.KILLED)
+    ask(world, "/u/last")
+    with world.batch() as o:
+        kernel.cancel(o, "/u/last", "x", "", world.now_ms)
+    assert JOB not in world.model.jobs
+    check_invariants(world.model)
