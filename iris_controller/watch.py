@@ -116,6 +116,11 @@ class WatchHub:
     def revision(self) -> common_pb2.Revision:
         return common_pb2.Revision(boot_id=self._boot_id, n=self._loop.n)
 
+    def close(self) -> None:
+        """Ends every stream; clients resume at the next controller."""
+        for subscription in self._subscriptions:
+            subscription.close()
+
     def _publish(self, batch: Committed) -> None:
         self._kept.append(batch)
         for subscription in self._subscriptions:
@@ -239,6 +244,11 @@ class Subscription:
         self.selections = selections
         self._hub = hub
         self._wake = asyncio.Event()
+        self._closed = False
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake.set()
 
     def note(self, batch: Committed) -> None:
         for selection in self.selections:
@@ -263,6 +273,8 @@ class Subscription:
                     heartbeat=controller_pb2.WatchHeartbeat(revision=self._hub.revision(), now_ms=self._hub.now_ms())
                 )
                 continue
+            if self._closed:
+                return
             pause = last + INTERVAL_S - time.monotonic()
             if pause > 0:
                 await asyncio.sleep(pause)

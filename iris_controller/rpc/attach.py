@@ -113,6 +113,11 @@ class WorkerSessions:
     def attached(self, worker_id: str) -> bool:
         return worker_id in self._sessions
 
+    def close(self) -> None:
+        """Ends every stream; workers dial again until somebody answers."""
+        for session in self._sessions.values():
+            session.close()
+
     # The stream ---------------------------------------------------------------------------------------------
 
     async def attach(self, requests: Messages, call: Any) -> AsyncIterator[worker_pb2.AttachResponse]:
