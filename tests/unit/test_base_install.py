@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-EXTRA = ("uvloop", "starlette", "uvicorn", "structlog", "prometheus_client", "psutil", "zstandard", "grpc_health",
+CONFIG = str(Path(__file__).resolve().parents[2] / "config" / "local.yaml")
+
+EXTRA = ("uvloop", "starlette", "uvicorn", "prometheus_client", "psutil", "grpc_health",
          "grpc_reflection", "sqlite_utils")  # fmt: skip
 
 WITHOUT = f"""
@@ -38,7 +41,9 @@ def test_a_remote_controller_can_be_asked() -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("command", [("cluster", "start", "--local"), ("cluster", "controller", "serve")])
+@pytest.mark.parametrize(
+    "command", [("cluster", "start", "--local"), ("cluster", "controller", "serve", "--config", CONFIG)]
+)
 def test_what_needs_the_extra_names_it(command: tuple[str, ...]) -> None:
     done = run(*command)
     assert done.returncode == 1
