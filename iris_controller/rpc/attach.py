@@ -216,7 +216,9 @@ class WorkerSessions:
             health=WorkerHealth.DEGRADED,
             health_reason="attached, has not confirmed its tasks yet",
             build_failures=0 if changed_boot or known is None else known.build_failures,
+            staging_streak=0 if changed_boot or known is None else known.staging_streak,
             excluded=False if changed_boot or known is None else known.excluded,
+            excluded_reason="" if changed_boot or known is None else known.excluded_reason,
         )
         o.workers[worker.worker_id] = worker
         action = "worker_registered" if changed_boot else "worker_attached"
@@ -461,8 +463,6 @@ def _plan_health(o: Overlay, now_ms: int, worker_id: str, health: WorkerHealth, 
             o.note("reconcile_rpc_failed", worker_id, "controller", reason=reason)
         elif health is WorkerHealth.HEALTHY:
             o.note("worker_healthy", worker_id, "controller")
-        elif health is WorkerHealth.DEAD:
-            o.note("worker_failed", worker_id, "controller", reason=reason)
     o.set_worker(
         worker, health=health, health_reason=reason, attached=attached, placeable=health is WorkerHealth.HEALTHY
     )

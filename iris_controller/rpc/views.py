@@ -83,12 +83,21 @@ def committed(model: Model, worker: Worker) -> Resources:
     return Resources(usage.cpu_millicores, usage.memory_bytes, 0, device)
 
 
+def _health_reason(worker: Worker) -> str:
+    if not worker.excluded:
+        return worker.health_reason
+    excluded = f"gets no work, it failed to stage {worker.build_failures} times"
+    if worker.excluded_reason:
+        excluded += f": {worker.excluded_reason}"
+    return f"{worker.health_reason}; {excluded}" if worker.health_reason else excluded
+
+
 def worker_view(model: Model, worker: Worker, age_ms: int) -> controller_pb2.WorkerStatus:
     status = controller_pb2.WorkerStatus(
         worker_id=worker.worker_id,
         address=worker.address,
         health=HEALTH[worker.health],
-        health_reason=worker.health_reason,
+        health_reason=_health_reason(worker),
         hostname=worker.hostname,
         total=resources_to_wire(worker.total),
         committed=resources_to_wire(committed(model, worker)),
