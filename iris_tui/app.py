@@ -187,26 +187,31 @@ class IrisApp(ActionHost, TypeAhead, inherit_bindings=False):
         return next((screen for screen in reversed(self.screen_stack) if isinstance(screen, ConsoleScreen)), None)
 
     def host_of(self, scope: str) -> ActionHost | None:
-        """Who answers a scope's actions now: what has the focus, what is on the screen, the app itself."""
+        """Who answers a scope's actions: what has the focus, what is on the screen, a screen below, the app itself."""
+        found = self._find_host(scope)
+        return found[1] if found is not None else None
+
+    def _find_host(self, scope: str) -> tuple[ConsoleScreen | None, ActionHost] | None:
         if scope == self.SCOPE:
-            return self
-        screen = self.console_screen
-        if screen is None:
-            return None
-        for host in screen.hosts():
-            if scope == host.SCOPE:
-                return host
-        return next(
-            (node for node in screen.walk_children() if isinstance(node, ActionHost) and scope == node.SCOPE), None
-        )
+            return None, self
+        for screen in reversed(self.screen_stack):
+            if not isinstance(screen, ConsoleScreen):
+                continue
+            hosts = [*screen.hosts(), *(node for node in screen.walk_children() if isinstance(node, ActionHost))]
+            host = next((host for host in hosts if scope == host.SCOPE), None)
+            if host is not None:
+                return screen, host
+        return None
 
     def perform_anywhere(self, action: Action, argument: str) -> None:
-        """Do an action wherever it is answered. Raises ModelError if nothing on the screen does."""
-        host = self.host_of(action.scope)
-        if host is None:
-            raise ModelError(
-                f"{action.command or action.title}: there are no {SCOPES[action.scope].lower()} on the screen"
-            )
+        """Do an action wherever it is answered, going back to that screen. Raises ModelError if nothing answers it."""
+        found = self._find_host(action.scope)
+        if found is None:
+            raise ModelError(f"{action.command or action.title}: there are no {SCOPES[action.scope].lower()} here")
+        screen, host = found
+        if screen is not None:
+            while self.screen is not screen and len(self.screen_stack) > 1:
+                self.pop_screen()
         host.perform(action, argument)
 
     def do_anywhere(self, action: Action) -> None:

@@ -81,7 +81,13 @@ def spawn_detached(argv: Sequence[str], log_path: Path, environment: dict[str, s
     handle = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         return subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=handle, stderr=handle, start_new_session=True, env=environment, cwd="/"
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=handle,
+            stderr=handle,
+            start_new_session=True,
+            env=environment,
+            cwd="/",
         )
     finally:
         os.close(handle)
