@@ -92,6 +92,15 @@ def test_matching_agrees_with_a_plain_reading(constraint: Constraint, attributes
     assert constraint.matches(canonical_attributes(attributes)) == expected
 
 
+@pytest.mark.parametrize(
+    ("sign", "below", "at", "above"),
+    [(">", False, False, True), (">=", False, True, True), ("<", True, False, False), ("<=", True, True, False)],
+)
+def test_orderings_at_their_bound(sign: str, below: bool, at: bool, above: bool) -> None:
+    constraint = parse_constraint(f"gpu-count{sign}4")
+    assert [constraint.matches({"gpu-count": n}) for n in (3, 4, "5")] == [below, at, above]
+
+
 def test_decimal_text_can_be_ordered() -> None:
     assert parse_constraint("version>=4").matches({"version": "4.50"})
     assert not parse_constraint("version>=4").matches({"version": "latest"})

@@ -260,6 +260,18 @@ def test_patterns_mind_case_and_words_do_not() -> None:
     assert parse_filter(r'name~"\pL{5}$"', FIELDS).matches(row)
 
 
+def test_ascii_needles_fold_ascii_letters_only_as_sqlite_does() -> None:
+    kelvin = {"name": "\u212a", "error": "\u0130X"}
+    for text in ("k", "name:k", "name=k", "i", "error:i"):
+        assert not parse_filter(text, FIELDS).matches(kelvin), text
+    assert parse_filter("x", FIELDS).matches(kelvin)
+
+
+def test_a_missing_value_is_not_the_word_none() -> None:
+    for text in ("none", "error:none", "error=none", "error~None", "state=running"):
+        assert not parse_filter(text, FIELDS).matches({"error": None, "state": None}), text
+
+
 def test_case_beyond_ascii_is_folded_in_memory() -> None:
     assert parse_filter("MÜLLER", FIELDS).matches({"name": "müller"})
     assert parse_filter("error=STRASSE,GRÖSSE", FIELDS).matches({"error": "größe"})

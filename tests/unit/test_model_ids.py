@@ -22,7 +22,8 @@ from iris_core.model.ids import (
     parse_target,
 )
 
-COMPONENTS = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._@+-]{0,20}", fullmatch=True)
+FIRST = "abcXYZ0189_"
+COMPONENTS = st.builds(str.__add__, st.sampled_from(FIRST), st.text(alphabet=f"{FIRST}.@+-", max_size=12))
 USERS = COMPONENTS.filter(lambda text: text != "system")
 CHILD_NAMES = COMPONENTS.filter(lambda text: not text.isdigit())
 NUMBERS = st.integers(0, MAX_NUMBER)

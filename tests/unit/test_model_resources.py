@@ -191,6 +191,8 @@ def test_tpu_near_misses_are_named() -> None:
         ("v5e-16", "did you mean 'v5litepod-16'"),
         ("v4-99999", "the nearest is v4-4096"),
         ("v4", ""),
+        ("v5p-192", "v5p-128 and v5p-256"),
+        ("v4-8192", "the nearest is v4-4096"),
         ("", "families are"),
     ):
         with pytest.raises(ModelError) as caught:
