@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from iris_controller.worker import outcome, staging
 from iris_controller.worker.attempt import Attempt
-from iris_controller.worker.config import GRACE_S
+from iris_controller.worker.config import GRACE_S, reason
 from iris_core.wire.gen.iris.v1 import common_pb2, worker_pb2
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class Agent:
         self._generation = 0
         self._zombies: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._cleaned = asyncio.Event()
+        self._cleaned.set()
         self._cleaning: asyncio.Queue[str] = asyncio.Queue()
 
     def start(self, host: Host, lost: list[Observation]) -> None:
@@ -180,6 +182,7 @@ class Agent:
         while len(self._over) > _REMEMBERED:
             self._over.popitem(last=False)
         self._cleaning.put_nowait(uid)
+        self._cleaned.clear()
 
     # Ending -------------------------------------------------------------------------------------------------------
 
@@ -197,12 +200,19 @@ class Agent:
         assert self._host is not None
         while True:
             uid = await self._cleaning.get()
+            self._cleaned.clear()
             folder = self._host.cache_dir / "work" / uid
             try:
                 await asyncio.to_thread(staging.remove, folder)
             except OSError as error:
-                _log.warning("cannot remove %s: %s", folder, (error.strerror or str(error)).lower())
+                _log.warning("cannot remove %s: %s", folder, reason(error))
             self._host.records.remove(uid)
+            if self._cleaning.empty():
+                self._cleaned.set()
+
+    async def cleaned(self) -> None:
+        """Waits until nothing of acknowledged attempts is left on disk."""
+        await self._cleaned.wait()
 
 
 def missing(uid: str, why: str) -> Observation:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from iris_controller.worker import environment, outcome, ports, procs, staging
 from iris_controller.worker.archive import Refused
 from iris_controller.worker.bundles import Bundles, CannotFetch
-from iris_controller.worker.config import GRACE_S
+from iris_controller.worker.config import GRACE_S, reason
 from iris_controller.worker.output import Output, now_ms
 from iris_controller.worker.process import CannotStart, Child, Exit, ProcessSet, spawn
 from iris_controller.worker.records import AttemptRecord
@@ -147,9 +147,8 @@ class Attempt:
         except (CannotFetch, ports.NoPort) as error:
             raise _End(outcome.machine_fault(f"cannot stage the {what}: {error}")) from None
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            _log.warning("cannot stage the %s of %s: %s (%s)", what, self.key, reason, error.filename)
-            raise _End(outcome.machine_fault(f"cannot stage the {what}: {reason}")) from None
+            _log.warning("cannot stage the %s of %s: %s (%s)", what, self.key, reason(error), error.filename)
+            raise _End(outcome.machine_fault(f"cannot stage the {what}: {reason(error)}")) from None
         self._check_stop()
 
     def _prepare(self, bundle: Path | None, scripts: list[str]) -> None:
@@ -359,4 +358,4 @@ class Attempt:
             self._host.records.write(self._record)
         except OSError as error:
             # The record only helps a later worker; this one goes on without it.
-            _log.warning("cannot write the record of attempt %s: %s", self.uid, error.strerror)
+            _log.warning("cannot write the record of attempt %s: %s", self.uid, reason(error))

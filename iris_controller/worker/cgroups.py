@@ -15,6 +15,8 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from iris_controller.worker.config import reason
+
 _log = logging.getLogger("iris.worker.cgroups")
 
 ENTER = 'echo $$ > "$0" || exit 125; exec "$@"'
@@ -197,7 +199,7 @@ def _usable(own: Path, name: str, version: int) -> Cgroups | None:
         if version == 2:
             (root / "cgroup.subtree_control").write_text("+memory")
     except OSError as error:
-        _log.info("no control group below %s: %s", own, error.strerror)
+        _log.info("no control group below %s: %s", own, reason(error))
         return None
     return Cgroups(str(root), version) if os.access(root / "cgroup.procs", os.W_OK) else None
 

@@ -82,7 +82,7 @@ def parse(argv: Sequence[str], *, prog: str = "iris-worker", supervised: bool = 
     add("--memory", metavar="SIZE", help="what tasks may use (default: all of it)")
     add("--disk", metavar="SIZE", help="what tasks may use (default: the size of the file system)")
     devices = parser.add_mutually_exclusive_group()
-    devices.add_argument("--gpu", metavar="SPEC", help="GPUs of this host, as VARIANT:COUNT")
+    devices.add_argument("--gpu", metavar="SPEC", help="GPUs of this host, as VARIANTxCOUNT")
     devices.add_argument("--tpu", metavar="TYPE", help="the TPU type of this host")
     add("--slice-id", default="", metavar="ID", help="the slice this host belongs to")
     add("--scale-group", default="", metavar="NAME", help="the scale group this host belongs to")
@@ -165,6 +165,11 @@ def _disk_total(path: Path) -> int:
     while not path.exists():
         path = path.parent
     return shutil.disk_usage(path).total
+
+
+def reason(error: OSError) -> str:
+    """What the system says is wrong, in lower case and without the numbers."""
+    return (os.strerror(error.errno) if error.errno else str(error)).lower()
 
 
 def hostname() -> str:

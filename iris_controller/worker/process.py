@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from iris_controller.worker import cgroups, procs
+from iris_controller.worker.config import reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -124,13 +125,13 @@ def spawn(
 
 
 def _cannot(error: OSError, name: str) -> CannotStart:
-    reason = (error.strerror or str(error)).lower()
+    told = reason(error)
     match error.errno:
         case errno.ENOENT:
             return CannotStart(f"cannot run {_shown(name)}: its interpreter or library loader is not there", NOT_FOUND)
         case errno.EACCES | errno.ENOEXEC | errno.E2BIG | errno.ELOOP | errno.ENAMETOOLONG:
-            return CannotStart(f"cannot run {_shown(name)}: {reason}", NOT_EXECUTABLE)
-    return CannotStart(f"cannot start a process: {reason}", None)
+            return CannotStart(f"cannot run {_shown(name)}: {told}", NOT_EXECUTABLE)
+    return CannotStart(f"cannot start a process: {told}", None)
 
 
 def _shown(name: str) -> str:
@@ -161,7 +162,7 @@ class ProcessSet:
 
     @property
     def _wanted(self) -> procs.Wanted:
-        return procs.Wanted(self.uid, *self._main, self._known)
+        return procs.Wanted(self.uid, *self._main, watched=True, known=self._known)
 
     async def pids(self) -> list[int]:
         """The ids of the living members."""

@@ -42,6 +42,8 @@ class Wanted:
     uid: str
     pid: int = 0
     start: int = 0
+    watched: bool = False
+    """The main process was watched until now: its session's number can not have come to mean another one yet."""
     known: frozenset[tuple[int, int]] = frozenset()
     """Members (pid, start) seen earlier: they stay members when they drop their environment and their parent dies."""
 
@@ -109,6 +111,8 @@ def members(table: list[Proc], wanted: Iterable[Wanted]) -> dict[str, set[Proc]]
         if leader is not None and want.start and leader.start == want.start:
             leaders[want.pid] = want.uid
             roots[want.uid].append(leader)
+        elif leader is None and want.start and want.watched:
+            leaders[want.pid] = want.uid
         for pid, start in want.known:
             seen = by_pid.get(pid)
             if seen is not None and seen.start == start:

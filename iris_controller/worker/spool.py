@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from iris_controller.worker import batches, segments
 from iris_controller.worker.batches import DAMAGED, DISK_FULL, SPOOL_FULL, PushBuilder
+from iris_controller.worker.config import reason
 from iris_controller.worker.segments import Kind
 from iris_core.wire.gen.iris.v1 import logs_pb2
 
@@ -225,7 +226,7 @@ class Spool:
     def _trouble(self, error: OSError) -> None:
         if not self._failing:
             self._failing = True
-            _log.error("output is being lost: cannot write the spool: %s", (error.strerror or str(error)).lower())
+            _log.error("output is being lost: cannot write the spool: %s", reason(error))
 
     def _rotate(self) -> bool:
         """Starts a segment that names every open producer, so that older ones can go. Returns False on a full disk."""

@@ -17,7 +17,7 @@ import time
 from typing import TYPE_CHECKING, BinaryIO
 
 from iris_controller.worker import procs, records
-from iris_controller.worker.config import EXIT_FAILED, EXIT_IDLE, EXIT_OK, EXIT_REJECTED, GRACE_S, WorkerConfig
+from iris_controller.worker.config import EXIT_FAILED, EXIT_IDLE, EXIT_OK, EXIT_REJECTED, GRACE_S, WorkerConfig, reason
 from iris_controller.worker.sweep import sweep
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def supervise(config: WorkerConfig) -> int:
         holder = records.recorded_process(cache / "supervisor.json")
         return _fail(f"another supervisor{f' (process {holder[0]})' if holder else ''} keeps the worker of {cache}")
     except OSError as error:
-        return _fail(f"cannot use {cache}: {(error.strerror or str(error)).lower()}")
+        return _fail(f"cannot use {cache}: {reason(error)}")
     try:
         return _Supervisor(config).run()
     finally:

@@ -22,7 +22,7 @@ from iris_controller.worker import attach, cgroups, execs, health, outcome, reco
 from iris_controller.worker.agent import Agent, missing
 from iris_controller.worker.attempt import Host
 from iris_controller.worker.bundles import Bundles
-from iris_controller.worker.config import EXIT_IDLE, EXIT_OK, EXIT_REJECTED, GRACE_S, hostname
+from iris_controller.worker.config import EXIT_IDLE, EXIT_OK, EXIT_REJECTED, GRACE_S, hostname, reason
 from iris_controller.worker.output import now_ms
 from iris_controller.worker.ship import Shipper
 from iris_controller.worker.spool import Spool
@@ -89,14 +89,14 @@ class Worker:
             told = f" (process {holder[0]})" if holder else ""
             raise CannotRun(f"another worker{told} uses {cache}: end it, or give --cache-dir another folder") from None
         except OSError as error:
-            raise CannotRun(f"cannot use {cache}: {(error.strerror or str(error)).lower()}") from None
+            raise CannotRun(f"cannot use {cache}: {reason(error)}") from None
         try:
             records.write_private(
                 cache / "worker.json",
                 records.process_identity() | {"worker_id": self._config.worker_id, "worker_boot": self.boot_id},
             )
         except OSError as error:
-            _log.warning("cannot write worker.json: %s", (error.strerror or str(error)).lower())
+            _log.warning("cannot write worker.json: %s", reason(error))
         left = self._records.load()
         if left:
             sweep([record for record in left])
@@ -150,16 +150,14 @@ class Worker:
             changed=self._agent.changed,
         )
         self._agent.start(host, told)
+        try:
+            server, self._health_port = await health.serve(config.health_port, self._health)
+        except OSError as error:
+            raise CannotRun(f"cannot listen on 127.0.0.1:{config.health_port}: {reason(error)}") from None
         audit(
             "worker_started", config.worker_id, "process", boot=self.boot_id, pid=os.getpid(),
             enforcement=self._enforcement, left=len(left),
         )  # fmt: skip
-        try:
-            server, self._health_port = await health.serve(config.health_port, self._health)
-        except OSError as error:
-            raise CannotRun(
-                f"cannot listen on 127.0.0.1:{config.health_port}: {(error.strerror or str(error)).lower()}"
-            ) from None
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
@@ -198,7 +196,7 @@ class Worker:
             try:
                 await asyncio.to_thread(staging.remove, work / name)
             except OSError as error:
-                _log.warning("cannot remove %s: %s", work / name, (error.strerror or str(error)).lower())
+                _log.warning("cannot remove %s: %s", work / name, reason(error))
 
     # While it runs ------------------------------------------------------------------------------------------------
 
@@ -231,6 +229,7 @@ class Worker:
                     await self._shipper.shipped()
                 async with asyncio.timeout(_TOLD_S):
                     await self._agent.all_told()
+                    await self._agent.cleaned()
         except TimeoutError:
             _log.warning("ended with lines or ends undelivered: they stay in %s", self._config.cache_dir)
 
