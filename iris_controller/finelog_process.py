@@ -40,6 +40,11 @@ class FinelogProcess:
     def current(self) -> str:
         return self.address
 
+    @property
+    def started_here(self) -> bool:
+        """Whether this process started it, rather than adopting one."""
+        return self._child is not None
+
     async def start(self) -> None:
         """Adopts or starts it. Raises nothing: a store that does not start is a problem that `run` goes on with."""
         if not await asyncio.to_thread(self._adopt, True):

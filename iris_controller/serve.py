@@ -101,6 +101,8 @@ class Controller:
             await self._start()
         except BaseException:
             await self.guard.close(1.0)
+            if self.finelog.started_here:
+                await self.finelog.stop()
             for close in reversed(self._opened):
                 with contextlib.suppress(Exception):
                     close()
@@ -130,9 +132,9 @@ class Controller:
         metrics = Metrics()
         self.router = Router(authenticator, self._peer_of, metrics.observe)
         self._services(seal, signer)
+        await self._servers(authenticator, metrics)
         await self.finelog.start()
         self._logging()
-        await self._servers(authenticator, metrics)
         self._background()
         self._announce()
 
