@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 DRAIN_S: Final = 10.0
 FIRST_WAIT_MS: Final = 50
-LONGEST_WAIT_MS: Final = 2_000
+LONGEST_WAIT_MS: Final = 1_000
 ROUND_S: Final = 0.05
 """No faster than this, however much is written."""
 ROUND_LINES: Final = 2_000

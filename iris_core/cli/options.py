@@ -109,14 +109,19 @@ class CommandAfterDashes(click.Command):
         ctx.meta["iris.command"] = command or []
         return super().parse_args(ctx, before)
 
-    def _first_plain(self, ctx: click.Context, before: list[str]) -> int:
-        """Index of the first word too many before the dashes."""
-        skip = plain = 0
-        takes = {
+    def _values(self) -> dict[str, int]:
+        """How many words each option takes."""
+        return {
             name: param.nargs if not getattr(param, "is_flag", False) else 0
             for param in self.params
             for name in [*param.opts, *param.secondary_opts]
+            if name.startswith("-")
         }
+
+    def _first_plain(self, ctx: click.Context, before: list[str]) -> int:
+        """Index of the first word too many before the dashes."""
+        skip = plain = 0
+        takes = self._values()
         for place, word in enumerate(before):
             if skip:
                 skip -= 1
@@ -129,14 +134,16 @@ class CommandAfterDashes(click.Command):
         return len(before)
 
     def _check(self, ctx: click.Context, before: list[str], command: list[str] | None) -> None:
-        for word in before:
-            name = word.partition("=")[0]
-            if name in self.aliases:
-                raise click.UsageError(f"No such option {name!r}; did you mean {self.aliases[name]!r}?", ctx)
-        place = self._first_plain(ctx, before)
-        if place < len(before):
-            from iris_core.model.errors import shown
+        from iris_core.model.errors import did_you_mean, shown
 
+        place = self._first_plain(ctx, before)
+        known = {*self._values(), *ctx.help_option_names}
+        for word in before[:place]:
+            name = word.partition("=")[0]
+            if name in self.aliases or (name.startswith("--") and name not in known):
+                near = f"did you mean {self.aliases[name]!r}?" if name in self.aliases else did_you_mean(name, known)
+                raise click.UsageError(f"No such option {shown(name)}{'; ' + near if near else ''}", ctx)
+        if place < len(before):
             line = " ".join([*before[:place], "--", *before[place:]])
             raise click.UsageError(
                 f"{shown(before[place])} is no option; the command goes after `--`: {ctx.command_path} {shown(line, 160)[1:-1]}",

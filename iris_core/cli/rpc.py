@@ -122,7 +122,6 @@ def _call(ctx: click.Context, found: Method, body: str | None, **fields: Any) ->
     from google.protobuf import json_format
 
     session = session_of(ctx)
-    session.diagnostics.json_errors = True
     given = {name: value for name, value in fields.items() if value is not None}
     if body is not None and given:
         raise UsageFailed("--json and single fields exclude each other", hint="put them all into --json")

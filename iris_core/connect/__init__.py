@@ -13,6 +13,7 @@ from iris_core.connect.target import Target, resolve
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from iris_core.client.endpoint import Endpoint
     from iris_core.contracts import AsyncClient, Client
 
 __all__ = ["Target", "Transport", "open_async_client", "open_client", "resolve"]
@@ -29,7 +30,7 @@ def open_client(target: Target, *, transport: Transport = "auto", note: Callable
     from iris_core.client.calls import Credentials, token_from_environment
     from iris_core.client.endpoint import parse_url
 
-    endpoint = parse_url(target.url)
+    endpoint = _of_this_machine(parse_url(target.url))
     credentials = Credentials(token_from_environment(), target.read_only)
     if transport == "grpc":
         from iris_core.client.grpc_client import GrpcClient
@@ -50,4 +51,23 @@ def open_async_client(target: Target) -> AsyncClient:
     from iris_core.client.calls import Credentials, token_from_environment
     from iris_core.client.endpoint import parse_url
 
-    return GrpcAsyncClient(parse_url(target.url), Credentials(token_from_environment(), target.read_only))
+    return GrpcAsyncClient(_of_this_machine(parse_url(target.url)), Credentials(token_from_environment(), target.read_only))
+
+
+def _of_this_machine(endpoint: Endpoint) -> Endpoint:
+    """`localhost` as the loopback address on which something listens: many machines know only 127.0.0.1 by that name.
+
+    Connecting to a loopback address succeeds or is refused at once, so this may stand on an event loop.
+    """
+    if endpoint.host != "localhost" or endpoint.tls:
+        return endpoint
+    import socket
+    from dataclasses import replace
+
+    for address in ("127.0.0.1", "::1"):
+        try:
+            socket.create_connection((address, endpoint.port), timeout=0.5).close()
+        except OSError:
+            continue
+        return replace(endpoint, host=address)
+    return endpoint
