@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iris_controller.scheduling.order import explain_pending
+from iris_controller.scheduling.order import explain_pending, explain_task
 from iris_controller.state.model import Model
 from iris_controller.state.records import Attempt, Job, Task, Worker
 from iris_core.model.resources import Resources
@@ -50,7 +50,6 @@ def job_view(model: Model, job: Job) -> controller_pb2.JobStatus:
 
 def task_view(model: Model, job: Job | None, task: Task, attempt: Attempt | None) -> controller_pb2.TaskStatus:
     worker = model.workers.get(task.worker_id) if task.worker_id else None
-    reason = explain_pending(model, task.job_id) if task.state is TaskState.PENDING else ""
     return controller_pb2.TaskStatus(
         task_id=task.task_id,
         job_id=task.job_id,
@@ -62,7 +61,7 @@ def task_view(model: Model, job: Job | None, task: Task, attempt: Attempt | None
         worker_address=worker.address if worker is not None else "",
         exit_code=task.exit_code,
         error=task.error or "",
-        pending_reason=reason,
+        pending_reason=explain_task(model, task),
         submitted_at_ms=task.submitted_at_ms,
         started_at_ms=task.started_at_ms or 0,
         finished_at_ms=task.finished_at_ms or 0,

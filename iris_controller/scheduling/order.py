@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from iris_core.model.states import TaskState
+
 if TYPE_CHECKING:
     from iris_controller.state.model import Model
-    from iris_controller.state.records import Job
+    from iris_controller.state.records import Job, Task
 
 OrderKey = tuple[int, int, int, int, int]
 
@@ -34,3 +36,11 @@ def explain_pending(model: Model, job_id: str) -> str:
     if not model.pending.get(job_id):
         return ""
     return model.reasons.get(job_id) or NOT_PLANNED
+
+
+def explain_task(model: Model, task: Task) -> str:
+    """Why a pending task waits, with the number of its next attempt when it is being retried; empty for any other."""
+    if task.state is not TaskState.PENDING:
+        return ""
+    reason = explain_pending(model, task.job_id)
+    return reason if task.attempt_number < 0 else f"retry as attempt {task.attempt_number + 1}: {reason}"

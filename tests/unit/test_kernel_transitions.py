@@ -155,6 +155,22 @@ def test_a_late_report_of_an_earlier_attempt_does_not_touch_the_current_one() ->
     assert world.task().attempt_number == 1
 
 
+def test_an_attempt_that_was_preempted_and_replaced_only_stamps_its_own_end() -> None:
+    """Its task runs again elsewhere before its worker has confirmed: what that says now is about the past."""
+    world, first = started(S.RUNNING)
+    world.add_worker("other")
+    with world.batch() as o:
+        o.set_attempt(world.model.attempts[first], state=S.PREEMPTED, stop_reason=2)
+        o.set_task(world.task(), state=S.PENDING, worker_id="")
+    second = world.running(worker_id="other")
+    for says in (S.RUNNING, S.FAILED):
+        assert world.observe(first, says, exit_code=143)
+    assert world.last_attempt(first).state is S.PREEMPTED and world.last_attempt(first).exit_code == 143
+    assert world.task().state is S.RUNNING and world.task().attempt_uid == second
+    assert world.task().failure_count == 0
+    check_invariants(world.model)
+
+
 def test_duplicates_of_progress_change_nothing() -> None:
     world, uid = started(S.RUNNING)
     before = world.task()

@@ -13,6 +13,8 @@ from iris_controller.scheduling.order import NOT_PLANNED, explain_pending, pendi
 from iris_controller.scheduling.plan import Planner
 from iris_controller.scheduling.snapshot import BUILDING_LIMIT, IDLE_GROUPS
 from iris_controller.state import kernel
+from iris_controller.state.model import Usage
+from iris_controller.state.records import JobSpec, Worker
 from iris_core.model.bands import PriorityBand
 from iris_core.model.constraints import Mode, parse_constraint
 from iris_core.model.resources import Device
@@ -406,6 +408,26 @@ def test_when_it_is_done_nothing_that_waits_fits_anywhere(
         check_complete(world)
 
 
+def fits(spec: JobSpec, worker: Worker, usage: Usage) -> bool:
+    """Whether one more task goes onto the worker, said as plainly as possible."""
+    total, asked = worker.total, spec.resources
+    return (
+        worker.placeable
+        and all(c.matches(worker.attributes) for c in spec.constraints)
+        and usage.cpu_millicores + asked.cpu_millicores <= total.cpu_millicores
+        and usage.memory_bytes + asked.memory_bytes <= total.memory_bytes
+        and (
+            asked.device is None
+            or (
+                total.device is not None
+                and total.device.is_like(asked.device)
+                and usage.gpu + asked.gpu_count <= total.gpu_count
+                and usage.tpu + asked.tpu_count <= total.tpu_count
+            )
+        )
+    )
+
+
 def check_complete(world: World) -> None:
     check_invariants(world.model)
     model = world.model
@@ -415,24 +437,37 @@ def check_complete(world: World) -> None:
         assert usage.memory_bytes <= worker.total.memory_bytes
         assert usage.gpu <= worker.total.gpu_count and usage.tpu <= worker.total.tpu_count
     for job_id in model.pending:
-        spec = model.jobs[job_id].spec
         for worker_id, worker in model.workers.items():
-            usage, total, asked = model.usage_of(worker_id), worker.total, spec.resources
-            fits = (
-                worker.placeable
-                and all(c.matches(worker.attributes) for c in spec.constraints)
-                and usage.cpu_millicores + asked.cpu_millicores <= total.cpu_millicores
-                and usage.memory_bytes + asked.memory_bytes <= total.memory_bytes
-                and (
-                    asked.device is None
-                    or (
-                        total.device is not None
-                        and total.device.is_like(asked.device)
-                        and usage.gpu + asked.gpu_count <= total.gpu_count
-                        and usage.tpu + asked.tpu_count <= total.tpu_count
-                    )
-                )
+            assert not fits(model.jobs[job_id].spec, worker, model.usage_of(worker_id)), (
+                f"{job_id} waits although it fits on {worker_id}: {model.reasons.get(job_id)}"
             )
-            assert not fits, f"{job_id} waits although it fits on {worker_id}: {model.reasons.get(job_id)}"
         assert explain_pending(model, job_id) not in ("", NOT_PLANNED)
     assert set(model.reasons) == set(model.pending)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(worker_rows, min_size=1, max_size=4), st.lists(job_rows, min_size=2, max_size=8), st.integers(1, 9))
+def test_no_task_is_placed_while_a_more_important_one_would_fit(
+    workers: list[Any], jobs: list[Any], slice_size: int
+) -> None:
+    world = World()
+    for i, (cpu, memory, device, pool, usable) in enumerate(workers):
+        world.add_worker(f"w{i}", cpu=cpu, memory=memory, device=device, attributes={"pool": pool}, placeable=usable)
+    for i, (tasks, cpu, memory, device, pool, band) in enumerate(jobs):
+        wants = (parse_constraint(f"pool={pool}"),) if pool else ()
+        world.submit(f"/u/j{i}", tasks, cpu=cpu, memory=memory, device=device, constraints=wants, band=band)
+    model = world.model
+    waiting = {job_id: len(model.pending[job_id]) for job_id in pending_order(model)}
+    held = {worker_id: Usage() for worker_id in model.workers}
+    for job_id, _, worker_id in world.plan(max_assignments=slice_size):
+        for before in waiting:
+            if before == job_id:
+                break
+            spec = model.jobs[before].spec
+            assert not waiting[before] or not any(fits(spec, w, held[w.worker_id]) for w in model.workers.values()), (
+                f"{job_id} was placed before {before}"
+            )
+        spec = model.jobs[job_id].spec
+        assert fits(spec, model.workers[worker_id], held[worker_id])
+        held[worker_id].add(spec.resources, 1, building=False)
+        waiting[job_id] -= 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from iris_controller.scheduling.order import NOT_PLANNED, explain_pending
+from iris_controller.scheduling.order import NOT_PLANNED, explain_pending, explain_task
 from iris_controller.state import kernel
 from iris_core.model.constraints import parse_constraint
 from iris_core.model.resources import Device
@@ -79,6 +79,20 @@ def test_before_it_was_looked_at_it_waits_for_the_scheduler() -> None:
     world.submit()
     assert explain_pending(world.model, JOB) == NOT_PLANNED
     assert explain_pending(world.model, "/u/unknown") == ""
+
+
+def test_a_task_that_is_retried_says_which_attempt_is_next() -> None:
+    world = World()
+    world.add_worker(cpu=1)
+    world.submit(tasks=2, max_retries_failure=3)
+    world.observe(world.running(), TaskState.FAILED)
+    world.change_worker(placeable=False)
+    world.plan()
+    assert explain_task(world.model, world.task(0)) == "retry as attempt 1: no healthy worker (1 attached)"
+    assert explain_task(world.model, world.task(1)) == "no healthy worker (1 attached)"
+    world.change_worker(placeable=True)
+    world.plan()
+    assert explain_task(world.model, world.task(0)) == ""
 
 
 def test_work_that_runs_or_ended_has_none() -> None:
