@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NoReturn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
@@ -34,3 +36,14 @@ def watch_signals() -> None:
     """From now on a signal is said. Call it before the console takes the terminal."""
     for number in SIGNALS:
         signal.signal(number, _end_at_once)
+
+
+@contextmanager
+def handlers_kept() -> Iterator[None]:
+    """What the caller does on a signal is the same after the console as before it."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -13,7 +13,7 @@ import threading
 from typing import TYPE_CHECKING, NoReturn
 
 from iris_core.contracts import IrisError, UsageFailed
-from iris_tui.endings import last_words, watch_signals
+from iris_tui.endings import handlers_kept, last_words, watch_signals
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -173,7 +173,6 @@ def run_console(
         title: A sentence shown at the start.
         on_quit_note: What the question before quitting says ends with the console.
     """
-    watch_signals()
     preload()
     from iris_core.config.places import state_home
     from iris_tui.app import QUIT_NOTE, IrisApp
@@ -190,7 +189,8 @@ def run_console(
         title=title,
         crash_dir=state_home(),
     )
-    app.run()
+    with handlers_kept():
+        app.run()
     if app.ended_by:
         last_words(f"iris: ended by {app.ended_by}")
     elif app.return_code and not app.crash_file:

@@ -150,7 +150,7 @@ def task_shares(job: JobStatus) -> dict[Share, int]:
 def share_cells(shares: dict[Share, int], width: int) -> list[tuple[Share, int]]:
     """Divide `width` cells over the shares by largest remainder; a share that is not empty gets at least one cell when there is room for all."""
     total = sum(shares.values())
-    present = [name for name in SHARES if shares[name]]
+    present = [name for name in SHARES if shares.get(name)]
     if not total or width < 1:
         return []
     floor = 1 if len(present) <= width else 0
@@ -198,7 +198,7 @@ def exit_text(code: int) -> str:
     """An exit code, with the signal's name where one ended the process."""
     from iris_core.model.levels import signal_name
 
-    name = signal_name(code - 128) if code > 128 else ""
+    name = signal_name(code)
     return f"{code} ({name})" if name else str(code)
 
 
@@ -243,7 +243,7 @@ JOBS: Final[dict[str, ColumnSpec[JobStatus]]] = {
         _column(
             id="job_id", title="JOB ID", min_width=20, flex=3,
             value=lambda job: job.job_id,
-            text=lambda job, _: one_line(job.job_id),
+            text=lambda job, _: _or_nothing(job.job_id),
             sort=lambda job, _: job.job_id,
         ),
         _column(
@@ -341,7 +341,7 @@ TASKS: Final[dict[str, ColumnSpec[TaskStatus]]] = {
         _column(
             id="task_id", title="TASK", min_width=20, flex=3,
             value=lambda task: task.task_id,
-            text=lambda task, _: one_line(task.task_id),
+            text=lambda task, _: _or_nothing(task.task_id),
             sort=lambda task, _: (task.job_id, task.task_index),
         ),
         _column(
@@ -430,7 +430,7 @@ ATTEMPTS: Final[dict[str, ColumnSpec[AttemptStatus]]] = {
         _column(
             id="uid", title="UID", min_width=12, max_width=16, hide=2,
             value=lambda attempt: attempt.attempt_uid,
-            text=lambda attempt, _: one_line(attempt.attempt_uid),
+            text=lambda attempt, _: _or_nothing(attempt.attempt_uid),
             sort=lambda attempt, _: attempt.attempt_uid,
             tone=lambda attempt: Tone.DIM,
         ),
@@ -493,7 +493,7 @@ WORKERS: Final[dict[str, ColumnSpec[WorkerStatus]]] = {
         _column(
             id="worker_id", title="WORKER", min_width=12, flex=2,
             value=lambda worker: worker.worker_id,
-            text=lambda worker, _: one_line(worker.worker_id),
+            text=lambda worker, _: _or_nothing(worker.worker_id),
             sort=lambda worker, _: worker.worker_id,
         ),
         _column(

@@ -1,0 +1,110 @@
+"""The action table: everything in it works everywhere it promises to."""
+
+from __future__ import annotations
+
+import pytest
+
+from iris_core.model.errors import ModelError
+from iris_tui.actions import ACTIONS, ALIASES, BY_COMMAND, BY_ID, SCOPES, Action, in_scope
+from iris_tui.app import IrisApp
+from iris_tui.commands import parse_command, summary
+from iris_tui.help import help_lines
+from iris_tui.keymap import PRIORITY, bindings, clashes
+from iris_tui.pages import PageText
+from iris_tui.registry import SCREENS, load
+from iris_tui.widgets.log_pane import LogLines
+from iris_tui.widgets.virtual_table import VirtualTable
+from screens.jobs import JobsScreen
+
+HOSTS = {host.SCOPE: host for host in (IrisApp, JobsScreen, VirtualTable, LogLines, PageText)}
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.id)
+def test_an_action_is_complete(action: Action) -> None:
+    assert action.title[0].isupper()
+    assert action.scope in SCOPES
+    assert callable(getattr(HOSTS[action.scope], f"do_{action.name}"))
+    assert bool(action.command) is not action.moves, "everything that does not just move is a command"
+    assert action.keys or action.command
+    assert "{id}" not in action.cli or action.kinds or action.scope == "log"
+    if action.cli:
+        assert action.cli.startswith("iris-core ")
+
+
+@pytest.mark.parametrize("action", [action for action in ACTIONS if action.mutates], ids=lambda action: action.id)
+def test_what_changes_something_takes_two_deliberate_steps(action: Action) -> None:
+    assert action.tier >= 1
+    assert action.cli
+    assert action.menu
+    assert not action.keys, "it is reached through the menu, the palette and by its command only"
+    assert action.id not in PRIORITY
+
+
+def test_ids_commands_and_aliases_are_unique() -> None:
+    assert len(BY_ID) == len(ACTIONS)
+    assert len(BY_COMMAND) == len([action for action in ACTIONS if action.command])
+    assert not set(ALIASES) & set(BY_COMMAND)
+    assert set(ALIASES.values()) <= set(BY_COMMAND)
+
+
+def test_no_key_means_two_things_at_once() -> None:
+    assert clashes("app", "jobs", "table") == []
+    assert clashes("log") == []
+    assert clashes("text") == []
+    menu = [action.menu for action in ACTIONS if action.menu]
+    assert len(set(menu)) == len(menu)
+
+
+def test_no_binding_that_mutates_and_none_with_priority_but_quitting() -> None:
+    for scope in SCOPES:
+        for binding in bindings(scope):
+            assert not isinstance(binding, tuple)
+            assert not BY_ID[binding.id or ""].mutates
+            assert binding.priority is (binding.id == "app.quit")
+
+
+def test_every_action_is_in_the_help() -> None:
+    text = "\n".join(line for line, _ in help_lines(["jobs", "table", "app"], read_only=False))
+    for action in ACTIONS:
+        assert action.title in text
+        assert f":{action.command}" in text
+    assert text.index(SCOPES["jobs"]) < text.index(SCOPES["log"])
+
+
+def test_help_in_read_only_mode_leaves_out_what_changes_something() -> None:
+    text = "\n".join(line for line, _ in help_lines(["jobs"], read_only=True))
+    assert "Read-only" in text
+    for action in ACTIONS:
+        assert (action.title in text) is not action.mutates
+
+
+def test_every_screen_can_be_loaded_and_answers_a_scope() -> None:
+    for name in SCREENS:
+        assert name in SCOPES
+        assert load(name) is HOSTS[name]
+
+
+def test_commands_are_parsed_with_their_argument() -> None:
+    assert parse_command(" jobs state:running user:ada ") == (BY_ID["jobs.show"], "state:running user:ada")
+    assert parse_command("q")[0].id == "app.quit_now"
+
+
+@pytest.mark.parametrize(
+    "text, position, words",
+    [
+        ("jbos", 0, "did you mean 'jobs'"),
+        ("quit now", 5, "takes no argument"),
+        ("cluster", 7, "needs NAME"),
+        ("[bold]", 0, "no command"),
+    ],
+)
+def test_a_wrong_command_says_where_and_what(text: str, position: int, words: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        parse_command(text)
+    assert caught.value.position == position
+    assert words in str(caught.value)
+
+
+def test_a_summary_names_keys_command_and_command_line() -> None:
+    assert summary(BY_ID["jobs.cancel"], "--cluster=lab") == ":cancel [ID…]   iris-core --cluster=lab job cancel ID"
+    assert all(summary(action, "--cluster=lab") for scope in SCOPES for action in in_scope(scope))

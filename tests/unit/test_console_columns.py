@@ -1,0 +1,112 @@
+"""Columns: what machines and people read, what fits, and the bar of a job's tasks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iris_core.live.columns import (
+    ATTEMPTS,
+    JOBS,
+    SHARES,
+    TASKS,
+    WORKERS,
+    ColumnSpec,
+    Share,
+    exit_text,
+    fit,
+    iso,
+    pick,
+    share_cells,
+    task_shares,
+)
+from iris_core.live.filters import JOB_FIELDS, TASK_FIELDS, WORKER_FIELDS, job_row, task_row, worker_row
+from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+from providers.fake.clock import FakeClock
+from providers.fake.samples import attempt, job, task
+
+NOW = FakeClock().now_ms()
+HOSTILE = "a\x1b]0;x\x07b\u202ec\n[bold]"
+ROWS: list[tuple[dict[str, ColumnSpec[Any]], Any]] = [
+    (JOBS, job("/ada/x", "FAILED", now_ms=NOW, counts={"FAILED": 1}, error=HOSTILE, exit_code=137)),
+    (JOBS, pb.JobStatus()),
+    (TASKS, task("/ada/x", 0, "FAILED", now_ms=NOW, error=HOSTILE, worker_id=HOSTILE, exit_code=1)),
+    (TASKS, pb.TaskStatus()),
+    (ATTEMPTS, attempt("/ada/x/0", 0, "KILLED", now_ms=NOW, error=HOSTILE, started_min=2, finished_min=1)),
+    (ATTEMPTS, pb.AttemptStatus()),
+    (WORKERS, pb.WorkerStatus(worker_id=HOSTILE, health=pb.WorkerStatus().health, health_reason=HOSTILE)),
+    (WORKERS, pb.WorkerStatus()),
+]
+
+
+@pytest.mark.parametrize("specs, row", ROWS)
+def test_every_column_is_safe_for_people_and_for_machines(specs: dict[str, ColumnSpec[Any]], row: Any) -> None:
+    for spec in specs.values():
+        text = spec.text(row, NOW)
+        assert text and "\n" not in text and "\x1b" not in text and "\u202e" not in text, spec.id
+        json.dumps(spec.value(row))
+        if spec.sort is not None:
+            assert spec.sort(row, NOW) == spec.sort(row, NOW)
+        if spec.tone is not None:
+            spec.tone(row)
+
+
+def test_an_unknown_state_shows_as_its_number() -> None:
+    status = pb.JobStatus()
+    status.ParseFromString(bytes([3 << 3, 77]))
+    assert JOBS["state"].text(status, NOW) == "77"
+
+
+def test_machines_read_the_original_and_iso_times() -> None:
+    row = ROWS[0][1]
+    assert JOBS["reason"].value(row) == HOSTILE
+    assert JOBS["submitted"].value(row) == iso(row.submitted_at_ms)
+    assert iso(1_767_225_600_123) == "2026-01-01T00:00:00.123Z"
+    assert iso(0) is None
+
+
+def test_an_exit_by_signal_is_shown_by_name() -> None:
+    assert exit_text(137) == "137 (SIGKILL)"
+    assert exit_text(3) == "3"
+
+
+@given(st.dictionaries(st.sampled_from(SHARES), st.integers(0, 10_000)), st.integers(0, 40))
+def test_the_bar_has_the_width_asked_for_and_shows_every_share(counts: dict[Share, int], width: int) -> None:
+    cells = dict(share_cells(counts, width))
+    present = [name for name in SHARES if counts.get(name)]
+    assert sum(cells.values()) == (width if present else 0)
+    if len(present) <= width:
+        assert set(cells) == set(present)
+    assert list(cells) == [name for name in SHARES if name in cells]
+
+
+def test_every_end_that_is_no_success_counts_as_failed_in_the_bar() -> None:
+    row = job("/a/b", "RUNNING", now_ms=NOW, counts={"KILLED": 1, "PREEMPTED": 2, "SUCCEEDED": 3, "ASSIGNED": 1})
+    assert {name: count for name, count in task_shares(row).items() if count} == {"done": 3, "failed": 3, "starting": 1}
+    assert JOBS["tasks"].text(row, NOW) == "3/7"
+
+
+@pytest.mark.parametrize("width", [200, 120, 80, 60, 40])
+def test_columns_fit_and_what_matters_stays(width: int) -> None:
+    columns = pick(JOBS, ("job_id", "state", "tasks", "age", "time", "failures", "preemptions", "reason"))
+    shown = fit(columns, width)
+    names = [column.id for column, _ in shown]
+    assert {"job_id", "state", "tasks", "reason"} <= set(names)
+    if width >= 60:
+        assert sum(room for _, room in shown) + len(shown) - 1 == width
+    assert all(room >= column.min_width for column, room in shown)
+    assert all(not column.max_width or room <= column.max_width for column, room in shown)
+    assert ("time" in names) is (width >= 80)
+
+
+def test_every_filter_field_has_a_value() -> None:
+    for name in JOB_FIELDS:
+        job_row(ROWS[0][1], NOW)(name)
+    for name in TASK_FIELDS:
+        task_row(ROWS[2][1], NOW)(name)
+    for name in WORKER_FIELDS:
+        worker_row(ROWS[6][1])(name)
