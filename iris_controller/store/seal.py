@@ -12,7 +12,7 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from iris_core.model.redact import is_secret_name, redact_argv
+from iris_core.model.redact import holds_secret, redact_argv
 from iris_core.wire.gen.iris.v1 import controller_pb2
 
 PREFIX = "sealed:v1:"
@@ -64,7 +64,7 @@ class Seal:
         sealed.CopyFrom(request)
         variables = sealed.environment.env_vars
         for name in list(variables):
-            if is_secret_name(name) or variables[name].startswith(PREFIX):
+            if holds_secret(name, variables[name]) or variables[name].startswith(PREFIX):
                 variables[name] = self.seal(variables[name])
         argv = sealed.entrypoint.run_command.argv
         for index, (word, shown) in enumerate(zip(list(argv), redact_argv(list(argv)), strict=True)):
