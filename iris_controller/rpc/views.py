@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iris_controller.scheduling.order import explain_pending, explain_task
+from iris_controller.scheduling.order import explain_next, explain_pending, explain_task
 from iris_controller.state.model import Model
 from iris_controller.state.records import Attempt, Job, Task, Worker
 from iris_core.model.resources import Resources
@@ -117,4 +117,4 @@ def worker_view(model: Model, worker: Worker, age_ms: int) -> controller_pb2.Wor
 def overlay_reasons(model: Model, status: controller_pb2.TaskStatus) -> None:
     """Adds the live pending reason to a task row read from SQL."""
     if status.state == TaskState.PENDING.value:
-        status.pending_reason = explain_pending(model, status.job_id)
+        status.pending_reason = explain_next(model, status.job_id, status.current_attempt_id)

@@ -39,8 +39,11 @@ def explain_pending(model: Model, job_id: str) -> str:
 
 
 def explain_task(model: Model, task: Task) -> str:
-    """Why a pending task waits, with the number of its next attempt when it is being retried; empty for any other."""
-    if task.state is not TaskState.PENDING:
-        return ""
-    reason = explain_pending(model, task.job_id)
-    return reason if task.attempt_number < 0 else f"retry as attempt {task.attempt_number + 1}: {reason}"
+    """Why a pending task waits; empty for any other."""
+    return explain_next(model, task.job_id, task.attempt_number) if task.state is TaskState.PENDING else ""
+
+
+def explain_next(model: Model, job_id: str, attempt_number: int) -> str:
+    """Why a pending task of the job waits, with the number of its next attempt when it has had one (-1 = it has not)."""
+    reason = explain_pending(model, job_id)
+    return f"retry as attempt {attempt_number + 1}: {reason}" if reason and attempt_number >= 0 else reason
