@@ -43,7 +43,7 @@ class World:
                 program=program,
                 opener=lambda _target, _transport, _note: self.client,
             )
-        return Done(code, out().decode(), err().decode(), out())
+        return Done(code, out().decode(errors="replace"), err().decode(errors="replace"), out())
 
     def job(self, name: str, state: str = "running", **fields: object) -> pb.JobStatus:
         """A job in the world."""
