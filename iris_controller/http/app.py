@@ -12,10 +12,10 @@ import json
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.routing import Router as Routing
 
 from iris_controller.http.origin import check_origin
 from iris_controller.rpc.errors import RpcError, as_rpc_error, clean, exhausted, invalid, unauthenticated
@@ -58,16 +58,16 @@ def create_app(
     allowed_hosts  names, besides those of loopback, under which the controller is known; without ports
     """
     web = _Web(router, authenticator, problems, metrics)
-    app = Starlette(
-        routes=[
+    routes = Routing(
+        [
             Route("/health", web.health),
             Route("/readyz", web.readyz),
             Route("/metrics", web.metrics),
             Route(f"/{PACKAGE}.{{method:path}}", web.rpc),
         ],
-        exception_handlers={HTTPException: _plain_failure},
+        redirect_slashes=False,
     )
-    return _Guard(app, link_of, frozenset(name.lower().removesuffix(".") for name in allowed_hosts))
+    return _Guard(routes, link_of, frozenset(name.lower().removesuffix(".") for name in allowed_hosts))
 
 
 class _Guard:
@@ -93,12 +93,18 @@ class _Guard:
             if link is None:
                 raise unauthenticated("the caller's address is unknown", hint="use the controller's public port")
             scope["iris.peer"] = link.peer
+            # Tells the routing to raise what it refuses instead of answering in plain text.
+            scope["app"] = self
             check_origin(_headers(scope), link.local, self._allowed_hosts)
             await self._app(scope, receive, watched)
+        except HTTPException as error:
+            await _response(_not_served(error, scope))(scope, receive, send)
         except Exception as error:
             told = as_rpc_error(error, clean(scope["path"], 100))
-            if not started:
-                await _response(json_error(told))(scope, receive, send)
+            if started:
+                # A broken connection says that the answer is not whole.
+                raise told from None
+            await _response(json_error(told))(scope, receive, send)
 
 
 class _Web:
@@ -242,21 +248,15 @@ def _response(answer: JsonAnswer) -> Response:
         headers["retry-after"] = str(-(-answer.retry_after_ms // 1000))
     if answer.status == 401:
         headers["www-authenticate"] = "Bearer"
-    if answer.status == 405:
-        headers["allow"] = "POST"
     return Response(answer.body, answer.status, media_type=JSON, headers=headers)
 
 
-async def _plain_failure(request: Request, error: Exception) -> Response:
-    """What Starlette itself refuses: an unknown path, a method that a path does not take."""
-    assert isinstance(error, HTTPException)
-    path = clean(request.url.path, 200)
+def _not_served(error: HTTPException, scope: Scope) -> JsonAnswer:
+    """What the routing refuses: an unknown path, a method that a path does not take."""
+    path = clean(scope["path"], 200)
     if error.status_code == 404:
-        told = RpcError("NOT_FOUND", f"there is nothing at {path}", code="not_found", subject=path)
-    else:
-        told = invalid("", f"{path}: {error.detail}", code="method")
-    body = json_error(told).body
-    return Response(body, error.status_code, media_type=JSON, headers={**_HEADERS, **(error.headers or {})})
+        return json_error(RpcError("NOT_FOUND", f"there is nothing at {path}", code="not_found", subject=path))
+    return _not_rpc(error.status_code, f"{path} takes no {clean(scope['method'], 20)}", "method")
 
 
 def _inner_peer(scope: Scope) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _IN_A_THREAD_BYTES = 32 * 1024
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _UNKNOWN = re.compile(r'has no field named "(?P<name>.*?)" at "(?P<place>[^"]*)"', re.S)
 
 
@@ -53,12 +54,17 @@ def _parse(body: bytes, kind: type[Message]) -> Message:
     name = kind.DESCRIPTOR.full_name
     try:
         fields = json.loads(body.decode(), object_pairs_hook=_unique)
+        if _SURROGATE.search(body):
+            # Pairs have become characters; one that is alone breaks the descriptors' own look-up of a name.
+            json.dumps(fields, ensure_ascii=False).encode()
         _check(fields, kind.DESCRIPTOR, kind.DESCRIPTOR.name)
         json_format.ParseDict(fields, message, ignore_unknown_fields=False)
     except json_format.ParseError as error:
         raise _refused(str(error), kind) from error
     except json.JSONDecodeError as error:
         raise invalid("", f"the body is not JSON: {error.msg}", code="bad_json", position=error.pos) from error
+    except UnicodeEncodeError as error:
+        raise invalid("", "the body holds a lone surrogate, which is no character", code="bad_json") from error
     except UnicodeDecodeError as error:
         raise invalid("", f"the body is not UTF-8 at byte {error.start}", code="bad_json") from error
     except RecursionError as error:

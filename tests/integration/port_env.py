@@ -133,11 +133,11 @@ async def serving(
         await server.stop(None)
 
 
-def run(main: Coroutine[Any, Any, None]) -> None:
+def run(main: Coroutine[Any, Any, None], seconds: float = 100) -> None:
     """Runs a test on uvloop, as the controller does; nothing may be left over."""
 
     async def checked() -> None:
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(seconds):
             await main
         left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         assert not left, left

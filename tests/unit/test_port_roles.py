@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from iris_controller.http.app import create_app
 from iris_controller.rpc.auth import Identity, Role
 from iris_controller.rpc.errors import RpcError
 from iris_controller.rpc.roles import ACCESS, HTTP_ROUTES, MAX_MESSAGE_BYTES, authorise, may_read
@@ -98,3 +101,10 @@ def test_http_routes() -> None:
     readers = {role for role in Role if may_read(identity(role), "/metrics")}
     assert readers == {role for role in Role if may_read(identity(role), "/readyz")}
     assert readers == {Role.ADMIN, Role.USER, Role.DASHBOARD}
+
+
+def test_every_http_route_is_declared() -> None:
+    nothing: Any = None
+    app: Any = create_app(nothing, nothing, nothing, problems=list, metrics=nothing)
+    served = {route.path for route in app._app.routes}
+    assert served - {"/iris.v1.{method:path}"} == set(HTTP_ROUTES)
