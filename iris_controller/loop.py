@@ -120,6 +120,13 @@ class ControllerLoop:
         self._listeners: list[Callable[[Committed], None]] = []
         self._closing = False
         self._forgot_ms = 0
+        self._in_hand: list[Command[Any]] = []
+        """The batch that is planned or being written."""
+        self._single = 0
+        """So many commands are to be taken one by one."""
+        self._slices_from = 0.0
+        """Monotonic; no slice before."""
+        self._failed_in_a_row = 0
         self._committed = asyncio.Condition()
 
     def on_commit(self, listener: Callable[[Committed], None]) -> None:
@@ -165,11 +172,11 @@ class ControllerLoop:
     async def run(self) -> None:
         """Runs until `close`; ends once the queue is drained."""
         while True:
-            if not self._queue and not self._ticker.wanted():
+            if not self._queue and not self._slice_due():
                 if self._closing:
                     return
                 self._wake.clear()
-                await self._wake.wait()
+                await self._rest()
                 continue
             await self._batch()
 
@@ -178,86 +185,137 @@ class ControllerLoop:
         self._closing = True
         self._wake.set()
 
+    def abandon(self, why: str) -> None:
+        """Answers whatever is still waiting with UNAVAILABLE: nothing will be committed any more. Closes too."""
+        self.close()
+        waiting = [*self._in_hand, *self._queue]
+        self._queue.clear()
+        for command in waiting:
+            if not command.done.done():
+                command.done.set_exception(unavailable(why, code="shutting_down", retry_after_ms=2_000))
+
     # One batch ----------------------------------------------------------------------------------------------
 
+    def _slice_due(self) -> bool:
+        return self._ticker.wanted() and not self._single and time.monotonic() >= self._slices_from
+
+    async def _rest(self) -> None:
+        """Until there is something to do. A scheduler that failed is asked again a little later."""
+        pause = self._slices_from - time.monotonic() if self._ticker.wanted() else None
+        try:
+            async with asyncio.timeout(pause):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
     async def _batch(self) -> None:
-        commands = self._take()
+        commands = self._in_hand = self._take()
         now_ms = self._wall_ms()
         started = time.perf_counter()
-        overlay, reasons = self._plan(commands, now_ms)
+        sliced = self._slice_due()
+        overlay, reasons = self._plan(commands, sliced, now_ms)
         planned = time.perf_counter()
         self.stats.last_plan_ms = (planned - started) * 1000
         if planned - started > LAG_WARNING_S:
             log.warning("a batch of %d commands took %.0f ms to plan", len(commands), self.stats.last_plan_ms)
         if overlay.dirty:
-            statements = encode.statements(overlay, now_ms, self._forget_before(now_ms))
             try:
+                statements = encode.statements(overlay, now_ms, self._forget_before(now_ms))
                 await self._writer.commit(statements)
             except CommitFailed as failure:
                 await self._commit_failed(commands, str(failure))
                 return
             except Exception as fault:
-                log.exception("the writer failed on %s", ", ".join({c.name for c in commands}) or "a scheduling slice")
-                await self._commit_failed(commands, f"internal error: {type(fault).__name__}")
+                self._isolate(commands, sliced, fault)
                 return
             self.stats.last_commit_ms = (time.perf_counter() - planned) * 1000
             if self.stats.store_error:
                 log.info("the state store accepts writes again")
             self.stats.store_error = ""
+            self._failed_in_a_row = 0
         self._finish(commands, overlay, reasons, now_ms)
-        await self._announce()
+        self._in_hand = []
+        if overlay.dirty:
+            await self._announce()
 
     def _take(self) -> list[Command[Any]]:
-        taken: list[Command[Any]] = []
-        while self._queue and len(taken) < BATCH_COMMANDS:
-            taken.append(self._queue.popleft())
-        return taken
+        most = 1 if self._single else BATCH_COMMANDS
+        self._single = max(0, self._single - 1)
+        return [self._queue.popleft() for _ in range(min(most, len(self._queue)))]
 
-    def _plan(self, commands: list[Command[Any]], now_ms: int) -> tuple[Overlay, dict[str, str]]:
+    def _plan(self, commands: list[Command[Any]], sliced: bool, now_ms: int) -> tuple[Overlay, dict[str, str]]:
         """Plans what fits into one slice of loop time; commands that do not are put back at the head of the queue."""
+        while True:
+            overlay, reasons = self._slice(now_ms) if sliced else (Overlay(self.model), {})
+            culprit = self._plan_commands(overlay, commands, now_ms)
+            if culprit is None:
+                break
+            # A fault of ours may have left half a change in the overlay: what came before it is planned once more.
+            if sliced:
+                self._ticker.dropped()
+                sliced = self._ticker.wanted()
+            self._put_back(commands[culprit + 1 :])
+            del commands[culprit:]
+        try:
+            kernel.settle(overlay, now_ms)
+        except Exception as fault:
+            self._isolate(commands, sliced, fault)
+            return Overlay(self.model), {}
+        return overlay, reasons
+
+    def _slice(self, now_ms: int) -> tuple[Overlay, dict[str, str]]:
         overlay = Overlay(self.model)
-        reasons = self._ticker.slice(overlay, now_ms) if self._ticker.wanted() else {}
+        try:
+            return overlay, self._ticker.slice(overlay, now_ms)
+        except Exception as fault:
+            self._slice_failed(fault)
+            return Overlay(self.model), {}
+
+    def _slice_failed(self, fault: BaseException) -> None:
+        log.error("a scheduling slice failed", exc_info=fault)
+        self._ticker.dropped()
+        self._slices_from = time.monotonic() + RETRY_SECONDS
+
+    def _plan_commands(self, overlay: Overlay, commands: list[Command[Any]], now_ms: int) -> int | None:
+        """Plans in order. Returns the position of one that failed by a fault of ours, already answered; else None."""
         deadline = time.perf_counter() + BATCH_SECONDS
         for position, command in enumerate(commands):
             if position and time.perf_counter() > deadline:
-                self._queue.extendleft(reversed(commands[position:]))
+                self._put_back(commands[position:])
                 del commands[position:]
-                break
+                return None
+            command.result, command.refused = None, None
             try:
                 command.result = command.plan(overlay, now_ms)
             except RpcError as refusal:
                 command.refused = refusal
             except Exception as fault:
-                return self._without(commands, command, fault, now_ms)
-        try:
-            kernel.settle(overlay, now_ms)
-        except Exception as fault:
-            if len(commands) != 1:
-                self._queue.extendleft(reversed(commands[1:]))
-                del commands[1:]
-                if commands:
-                    return self._plan(commands, now_ms)
-            if commands:
-                return self._without(commands, commands[0], fault, now_ms)
-            log.exception("settling a scheduling slice failed")
-            self._ticker.dropped()
-            return Overlay(self.model), {}
-        return overlay, reasons
+                _fail(command, fault)
+                return position
+        return None
 
-    def _without(
-        self, commands: list[Command[Any]], culprit: Command[Any], fault: Exception, now_ms: int
-    ) -> tuple[Overlay, dict[str, str]]:
-        """A fault of ours may have left half a change in the overlay: plan the batch again without that command."""
-        log.error("command %s failed", culprit.name, exc_info=fault)
-        commands.remove(culprit)
-        if not culprit.done.done():
-            culprit.done.set_exception(RpcError("INTERNAL", f"internal error in {culprit.name}", code="internal"))
-        for command in commands:
-            command.result, command.refused = None, None
-        return self._plan(commands, now_ms)
+    def _put_back(self, commands: list[Command[Any]]) -> None:
+        self._queue.extendleft(reversed(commands))
+
+    def _isolate(self, commands: list[Command[Any]], sliced: bool, fault: BaseException) -> None:
+        """The batch as a whole cannot be planned or written, by a fault of ours: its commands are tried one by one, without a
+        slice, so that only the one at fault fails. Tried together again they would fail together for ever."""
+        self.stats.failed_commits += 1
+        alone = len(commands) == 1 and not sliced
+        if alone:
+            _fail(commands[0], fault)
+        elif commands:
+            log.error("a batch of %d commands failed; trying them one by one", len(commands), exc_info=fault)
+            self._put_back(commands)
+            self._single += len(commands)
+            if sliced:
+                self._ticker.dropped()
+        elif sliced:
+            self._slice_failed(fault)
+        commands.clear()
 
     def _forget_before(self, now_ms: int) -> int | None:
-        if now_ms - self._forgot_ms < FORGET_EVERY_MS:
+        if abs(now_ms - self._forgot_ms) < FORGET_EVERY_MS:
             return None
         self._forgot_ms = now_ms
         return now_ms - ANSWERS_KEPT_MS
@@ -270,22 +328,23 @@ class ControllerLoop:
         self.stats.store_error = why
         kept = [c for c in commands if c.internal]
         for command in commands:
-            command.result = None
-            if command.internal:
-                command.refused = None
+            if command.internal or command.done.done():
                 continue
-            if not command.done.done():
-                error = command.refused or unavailable(
+            # Also what was refused: the reason may have been another command of this batch, which has not happened.
+            command.done.set_exception(
+                unavailable(
                     f"the controller cannot write its state: {why}",
                     code="store_unwritable",
                     hint="nothing was changed; free space on its disk, then try again",
                     retry_after_ms=5_000,
                 )
-                command.done.set_exception(error)
-        self._queue.extendleft(reversed(kept))
+            )
+        self._put_back(kept)
+        self._in_hand = []
+        self._failed_in_a_row += 1
         await asyncio.sleep(0 if self._closing else RETRY_SECONDS)
-        if self._closing and self.stats.failed_commits > 3:
-            self._queue.clear()
+        if self._closing and self._failed_in_a_row > 3:
+            self.abandon(f"the controller is shutting down and cannot write its state: {why}")
 
     def _finish(self, commands: list[Command[Any]], overlay: Overlay, reasons: dict[str, str], now_ms: int) -> None:
         changes = self.model.apply(overlay) if overlay.dirty else Changes()
@@ -319,6 +378,12 @@ class ControllerLoop:
     async def _announce(self) -> None:
         async with self._committed:
             self._committed.notify_all()
+
+
+def _fail(command: Command[Any], fault: BaseException) -> None:
+    log.error("command %s failed", command.name, exc_info=fault)
+    if not command.done.done():
+        command.done.set_exception(RpcError("INTERNAL", f"internal error in {command.name}", code="internal"))
 
 
 def _retrieve(done: asyncio.Future[Any]) -> None:

@@ -19,7 +19,34 @@ Statement = tuple[str, tuple[object, ...]]
 
 
 class CommitFailed(Exception):
-    """The transaction is not in the file; the text says why (`database or disk is full`)."""
+    """The store does not take the transaction now; the text says why (`database or disk is full`)."""
+
+
+_ENVIRONMENT = frozenset(
+    {
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_NOLFS,
+        sqlite3.SQLITE_AUTH,
+        sqlite3.SQLITE_NOTADB,
+    }
+)
+"""Primary result codes that speak of the disk and not of the statements: the same transaction may succeed later."""
+
+
+def _verdict(error: sqlite3.Error) -> Exception:
+    """CommitFailed, or the error itself when the statements are at fault and would fail again."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return CommitFailed(str(error)) if code is not None and code & 0xFF in _ENVIRONMENT else error
 
 
 class Writer:
@@ -41,7 +68,11 @@ class Writer:
         self._thread.start()
 
     async def commit(self, statements: Sequence[Statement]) -> None:
-        """One transaction. Raises CommitFailed; returns only once it is durable."""
+        """One transaction; returns only once it is durable.
+
+        Raises CommitFailed, or the sqlite3.Error itself when the statements are at fault (a broken constraint): they would fail
+        again. Either way nothing of them is in the file.
+        """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         self._queue.put((statements, loop, done))
@@ -64,13 +95,16 @@ class Writer:
                 self._transaction(statements)
                 self.commits += 1
             except sqlite3.Error as failure:
-                error = CommitFailed(str(failure))
+                error = _verdict(failure)
             except Exception as failure:  # a fault of ours must fail this batch, not end the thread
                 error = failure
             loop.call_soon_threadsafe(_answer, done, error)
 
     def _transaction(self, statements: Sequence[Statement]) -> None:
         connection = self._connection
+        if connection.in_transaction:
+            # The rollback of the one before failed too.
+            connection.execute("ROLLBACK")
         connection.execute("BEGIN IMMEDIATE")
         try:
             for sql, values in statements:
