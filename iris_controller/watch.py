@@ -13,10 +13,11 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from iris_controller.loop import Committed, ControllerLoop
-from iris_controller.rpc.errors import invalid
+from iris_controller.rpc.auth import within
+from iris_controller.rpc.errors import denied, invalid
 from iris_controller.rpc.views import job_view, task_view, worker_view
 from iris_controller.state.records import Attempt, Task
 from iris_core.live.filters import (
@@ -32,6 +33,10 @@ from iris_core.live.filters import (
 )
 from iris_core.model.filter import Filter, parse_filter
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
+
+if TYPE_CHECKING:
+    from iris_controller.rpc.auth import Identity
+    from iris_controller.rpc.dispatch import Call
 
 INTERVAL_S = 0.1
 HEARTBEAT_S = 2.0
@@ -63,16 +68,31 @@ class Selection:
     selector: controller_pb2.WatchSelector
     filter: Filter | None
     job_ids: frozenset[str]
+    scope: str = ""
     dirty: Dirty = field(default_factory=Dirty)
+
+    def narrow(self, identity: Identity) -> None:
+        """Leaves a task nothing but its own job's subtree (DESIGN §11). Raises PERMISSION_DENIED."""
+        if identity.task is None:
+            return
+        if self.selector.kind == controller_pb2.WATCH_KIND_WORKERS:
+            raise denied("a task may not watch workers", code="outside_subtree")
+        for job_id in sorted(self.job_ids):
+            identity.require_scope(job_id)
+        self.scope = identity.task.job_id
+
+    def admits(self, job_id: str) -> bool:
+        """Whether the caller may know of that job."""
+        return not self.scope or within(self.scope, job_id)
 
     def note(self, batch: Committed) -> None:
         changes = batch.changes
         kind = self.selector.kind
         if kind == controller_pb2.WATCH_KIND_JOBS:
-            for job_id in changes.removed_jobs:
+            for job_id in filter(self.admits, changes.removed_jobs):
                 self.dirty.removed[job_id] = None
                 self.dirty.jobs.pop(job_id, None)
-            for job_id in (*changes.jobs, *batch.reasons):
+            for job_id in filter(self.admits, (*changes.jobs, *batch.reasons)):
                 self.dirty.jobs[job_id] = None
                 self.dirty.removed.pop(job_id, None)
         elif kind == controller_pb2.WATCH_KIND_TASKS:
@@ -137,10 +157,16 @@ class WatchHub:
         return [b for b in self._kept if b.n > revision.n]
 
     async def watch(
-        self, request: controller_pb2.WatchRequest, call: Any
+        self, request: controller_pb2.WatchRequest, call: Call | None
     ) -> AsyncIterator[controller_pb2.WatchResponse]:
-        """The stream of one client. Raises RpcError(INVALID_ARGUMENT) on a selector or filter it cannot serve."""
+        """The stream of one client; `call` is None for a caller inside the controller.
+
+        Raises RpcError(INVALID_ARGUMENT) on a selector or filter it cannot serve, PERMISSION_DENIED outside a task's subtree.
+        """
         subscription = Subscription(self, [compile_selector(s, i) for i, s in enumerate(request.selectors)])
+        if call is not None:
+            for selection in subscription.selections:
+                selection.narrow(call.identity)
         if not subscription.selections:
             raise invalid("selectors", "a watch needs at least one selector")
         if len(subscription.selections) > SELECTORS:
@@ -203,7 +229,7 @@ class WatchHub:
 
         total = 0
         if kind == controller_pb2.WATCH_KIND_JOBS:
-            ids = list(self.model.jobs)
+            ids = [job_id for job_id in self.model.jobs if selection.admits(job_id)]
             total = len(ids)
             for start in range(0, len(ids), 500):
                 self.job_rows(selection, ids[start : start + 500], room())
@@ -292,7 +318,11 @@ class Subscription:
                     selection.note(batch)
                 self._wake.set()
                 return
-            reason = "the controller was restarted" if resume.boot_id != self._hub.revision().boot_id else "the revision is too old"
+            reason = (
+                "the controller was restarted"
+                if resume.boot_id != self._hub.revision().boot_id
+                else "the revision is too old"
+            )
             yield controller_pb2.WatchResponse(
                 resync=controller_pb2.WatchResync(selector_id=selection.selector.id, reason=reason)
             )

@@ -345,7 +345,7 @@ def _explained(error: OSError, host: str, port: int) -> OSError:
     where = _joined(host, port)
     match error.errno:
         case errno.EADDRINUSE:
-            line = f"port {port} on {host} is in use: stop what listens there or choose another with --port"
+            line = f"port {port} on {host} is in use"
         case errno.EADDRNOTAVAIL:
             line = f"{host} is no address of this machine"
         case errno.EACCES:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from iris_controller.loop import ControllerLoop
+from iris_controller.rpc.auth import Identity, Role, TaskClaims
+from iris_controller.rpc.dispatch import Call
 from iris_controller.rpc.errors import RpcError
 from iris_controller.rpc.views import job_view
 from iris_controller.state import kernel, submit
@@ -22,6 +24,7 @@ from iris_core.model.bands import PriorityBand
 from iris_core.model.errors import ModelError
 from iris_core.model.resources import Resources
 from iris_core.wire.gen.iris.v1 import controller_pb2
+from iris_core.wire.services import method
 
 pytestmark = pytest.mark.asyncio
 BOOT = "b" * 16
@@ -71,11 +74,11 @@ async def rig() -> AsyncIterator[Rig]:
 class Viewer:
     """A client that applies the stream."""
 
-    def __init__(self, r: Rig, *selectors: controller_pb2.WatchSelector) -> None:
+    def __init__(self, r: Rig, *selectors: controller_pb2.WatchSelector, call: Call | None = None) -> None:
         self.rows: dict[str, Any] = {}
         self.messages: list[controller_pb2.WatchResponse] = []
         self.revision = controller_pb2.WatchSnapshotPage().revision
-        self.stream = r.hub.watch(controller_pb2.WatchRequest(selectors=selectors), None)
+        self.stream = r.hub.watch(controller_pb2.WatchRequest(selectors=selectors), call)
 
     async def read(self) -> str:
         message = await asyncio.wait_for(anext(self.stream), 10)
@@ -192,9 +195,43 @@ async def test_tasks_of_a_large_job_come_in_pages() -> None:
 async def test_a_bad_selector_is_refused_with_its_place() -> None:
     async with rig() as r:
         with pytest.raises(RpcError, match="kind"):
-            await anext(r.hub.watch(controller_pb2.WatchRequest(selectors=[controller_pb2.WatchSelector(id="x")]), None))
+            await anext(
+                r.hub.watch(controller_pb2.WatchRequest(selectors=[controller_pb2.WatchSelector(id="x")]), None)
+            )
         with pytest.raises(ModelError) as caught:
             await anext(r.hub.watch(controller_pb2.WatchRequest(selectors=[jobs(filter="stat:x")]), None))
         assert caught.value.position == 0
         with pytest.raises(RpcError, match="at least one"):
             await anext(r.hub.watch(controller_pb2.WatchRequest(), None))
+
+
+async def test_a_task_watches_its_own_subtree_and_nothing_else() -> None:
+    claims = TaskClaims("u", "/u/a", "/u/a", "0" * 16)
+    identity = Identity("u", Role.TASK, "token", "127.0.0.1:1", task=claims)
+    call = Call(identity, method("ControllerService/Watch"), identity.peer)
+    async with rig() as r:
+        for name in ("/u/a", "/u/a/child", "/u/ab", "/v/b"):
+            await r.launch(name)
+        viewer = Viewer(r, jobs(), call=call)
+        assert await viewer.read() == "snapshot"
+        assert set(viewer.rows) == {"/u/a", "/u/a/child"}
+        assert viewer.messages[0].snapshot.total_count == 2
+        await r.launch("/u/ac")
+        await r.cancel("/v/b")
+        await r.cancel("/u/a")
+        await viewer.until(r.loop.n)
+        told = {job.job_id for message in viewer.messages for rows in message.delta.rows for job in rows.jobs}
+        assert told == {"/u/a", "/u/a/child"}
+        assert not [gone for message in viewer.messages for rows in message.delta.rows for gone in rows.removed]
+        await viewer.close()
+
+        own = Viewer(r, controller_pb2.WatchSelector(id="t", kind=TASKS, job_ids=["/u/a/child"]), call=call)
+        assert await own.read() == "snapshot"
+        await own.close()
+        for selector in (
+            controller_pb2.WatchSelector(id="t", kind=TASKS, job_ids=["/u/a", "/u/ab"]),
+            controller_pb2.WatchSelector(id="w", kind=controller_pb2.WATCH_KIND_WORKERS),
+        ):
+            with pytest.raises(RpcError) as caught:
+                await Viewer(r, selector, call=call).read()
+            assert caught.value.status == "PERMISSION_DENIED"
