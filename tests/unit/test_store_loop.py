@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +149,8 @@ async def test_what_is_committed_is_what_is_loaded(tmp_path: Path) -> None:
         await r.until_quiet()
         assert r.model.jobs["/u/b"].state is JobState.KILLED
         same(r.model, r.loaded())
-        row = sqlite3.connect(r.path).execute("SELECT committed_cpu_millicores, committed_mem_bytes FROM workers").fetchone()
+        with closing(sqlite3.connect(r.path)) as connection:
+            row = connection.execute("SELECT committed_cpu_millicores, committed_mem_bytes FROM workers").fetchone()
         assert row == (500, 5 << 20), "cancelled attempts hold their capacity until the worker confirms"
 
 
