@@ -199,20 +199,28 @@ class Agent:
         """For ever: removes the folder and then the record of attempts whose end is acknowledged."""
         assert self._host is not None
         while True:
-            uid = await self._cleaning.get()
-            self._cleaned.clear()
-            folder = self._host.cache_dir / "work" / uid
-            try:
-                await asyncio.to_thread(staging.remove, folder)
-            except OSError as error:
-                _log.warning("cannot remove %s: %s", folder, reason(error))
-            self._host.records.remove(uid)
+            uids = [await self._cleaning.get()]
+            while not self._cleaning.empty():
+                uids.append(self._cleaning.get_nowait())
+            await asyncio.to_thread(_clean, self._host, uids)
             if self._cleaning.empty():
                 self._cleaned.set()
 
     async def cleaned(self) -> None:
         """Waits until nothing of acknowledged attempts is left on disk."""
         await self._cleaned.wait()
+
+
+def _clean(host: Host, uids: list[str]) -> None:
+    for uid in uids:
+        folder = host.cache_dir / "work" / uid
+        try:
+            staging.remove(folder)
+        except OSError as error:
+            _log.warning("cannot remove %s: %s", folder, reason(error))
+        host.records.remove(uid)
+        if host.cgroups is not None:
+            host.cgroups.remove(uid)
 
 
 def missing(uid: str, why: str) -> Observation:

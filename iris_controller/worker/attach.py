@@ -35,6 +35,8 @@ _LAST_BACKOFF_S = 5.0
 _WELCOME_S = 10.0
 _HEARTBEAT_S = 5.0
 _GOOD_S = 2.0
+_AWAY = frozenset({"UNAVAILABLE", "CANCELLED", "UNKNOWN", "INTERNAL"})
+"""What a call ends with when its controller goes away in the middle of it."""
 _MAX_MESSAGE = 128 * 1024 * 1024
 
 Request = worker_pb2.AttachRequest
@@ -264,7 +266,8 @@ def fetcher(url: str, token_file: Path | None) -> Callable[[str], AsyncIterator[
                 async for message in call:
                     yield message.chunk
         except grpc.aio.AioRpcError as error:
-            raise CannotFetch(f"{error.code().name}: {error.details()}") from None
+            away = error.code().name in _AWAY
+            raise CannotFetch(f"{error.code().name}: {error.details()}", away=away) from None
 
     return fetch
 

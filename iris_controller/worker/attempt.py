@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from iris_controller.worker import environment, outcome, ports, procs, staging
 from iris_controller.worker.archive import Refused
 from iris_controller.worker.bundles import Bundles, CannotFetch
-from iris_controller.worker.config import GRACE_S, reason
-from iris_controller.worker.output import Output, now_ms
+from iris_controller.worker.config import GRACE_S, now_ms, reason
+from iris_controller.worker.output import Output
 from iris_controller.worker.process import CannotStart, Child, Exit, ProcessSet, spawn
 from iris_controller.worker.records import AttemptRecord
 from iris_core.wire.gen.iris.v1 import common_pb2, worker_pb2
@@ -84,7 +84,7 @@ class Attempt:
         self._record = AttemptRecord(uid, self.key, spec.incarnation, host.boot_id, procs.machine_boot())
         self._ports: ports.Reservation | None = None
         self._stop: Outcome | None = None
-        self._stopping = asyncio.Event()
+        self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._kill_at = 0.0
         self._acted = False
         self._max_rss = 0
@@ -99,7 +99,7 @@ class Attempt:
         kill_at = asyncio.get_running_loop().time() + grace_s
         if self._stop is None:
             self._stop, self._kill_at = result, kill_at
-            self._stopping.set()
+            self._stopping.set_result(None)
         else:
             self._kill_at = min(self._kill_at, kill_at)
 
@@ -213,7 +213,6 @@ class Attempt:
             if error.exit_code is None:
                 return outcome.machine_fault(str(error))
             return outcome.not_started(str(error), error.exit_code)
-        await self._clear()
         return self._ended(ended)
 
     def _ended(self, ended: Exit) -> Outcome:
@@ -221,7 +220,8 @@ class Attempt:
             return replace(self._stop, exit_code=ended.code)
         group = self.processes.cgroup
         oom_kills = group.oom_kills() if group is not None and ended.code else 0
-        return outcome.ended(ended, oom_kills=oom_kills, limit=self.memory_limit, peak=self.memory_peak)
+        peak = self.memory_peak if oom_kills else 0
+        return outcome.ended(ended, oom_kills=oom_kills, limit=self.memory_limit, peak=peak)
 
     # Processes ----------------------------------------------------------------------------------------------------
 
@@ -259,11 +259,8 @@ class Attempt:
         return ended
 
     async def _until_exit(self, child: Child) -> Exit:
-        if not self._stopping.is_set():
-            waiting = asyncio.ensure_future(self._stopping.wait())
-            either: set[asyncio.Future[Any]] = {child.exited, waiting}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            waiting.cancel()
+        either: set[asyncio.Future[Any]] = {child.exited, self._stopping}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not child.exited.done():
             self._acted = True
             await self.processes.signal(signal.SIGTERM)
@@ -306,9 +303,8 @@ class Attempt:
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, Path]) -> Path:
         task = asyncio.ensure_future(work)
-        waiting = asyncio.ensure_future(self._stopping.wait())
-        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
+        either: set[asyncio.Future[Any]] = {task, self._stopping}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             task.cancel()
             self._check_stop()

@@ -49,7 +49,7 @@ def entries(lines: Sequence[Line], first: int, now_ms: int) -> bytes:
     return batch.SerializeToString()
 
 
-def gap(first: int, count: int, reason: str, now_ms: int = 0) -> bytes:
+def gap(first: int, count: int, reason: str, now_ms: int) -> bytes:
     """A gap record for `count` numbers, as the entries of a LogBatch."""
     batch = logs_pb2.LogBatch()
     batch.entries.add(number=first, gap=count, data=reason, source="iris", epoch_ms=now_ms)

@@ -23,11 +23,17 @@ MAX_BYTES = 256 * 1024 * 1024
 """Ten times what a controller accepts: a bound, not a rule."""
 KEEP_BYTES = 1024 * 1024 * 1024
 _TRIES = 3
+_PATIENCE_S = 300.0
+_PAUSE_S = 1.0
 _ID = re.compile(r"[0-9a-f]{64}")
 
 
 class CannotFetch(Exception):
-    """The bundle can not be had now; the message says why."""
+    """The bundle can not be had; the message says why. `away` = nobody answered, which may be over in a moment."""
+
+    def __init__(self, message: str, *, away: bool = False) -> None:
+        super().__init__(message)
+        self.away = away
 
 
 class Fetch(Protocol):
@@ -65,17 +71,31 @@ class Bundles:
 
     async def _download(self, bundle_id: str, path: Path) -> Path:
         for left in reversed(range(_TRIES)):
-            chunks: list[bytes] = []
-            size = 0
-            async for chunk in self._fetch(bundle_id):
-                size += len(chunk)
-                if size > MAX_BYTES:
-                    raise CannotFetch(f"the bundle is larger than {MAX_BYTES} bytes")
-                chunks.append(chunk)
+            chunks = await self._patiently(bundle_id)
             if await asyncio.to_thread(_store, path, chunks, bundle_id):
                 return path
-            _log.warning("bundle %s arrived damaged (%d bytes), %d more tries", bundle_id, size, left)
+            _log.warning("bundle %s arrived damaged, %d more tries", bundle_id, left)
         raise CannotFetch("the bundle arrives damaged")
+
+    async def _patiently(self, bundle_id: str) -> list[bytes]:
+        """The bundle's bytes; a controller that is away is waited for."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _PATIENCE_S
+        while True:
+            chunks: list[bytes] = []
+            size = 0
+            try:
+                async for chunk in self._fetch(bundle_id):
+                    size += len(chunk)
+                    if size > MAX_BYTES:
+                        raise CannotFetch(f"the bundle is larger than {MAX_BYTES} bytes")
+                    chunks.append(chunk)
+                return chunks
+            except CannotFetch as error:
+                if not error.away or loop.time() >= deadline:
+                    raise
+                _log.warning("bundle %s cannot be fetched yet: %s", bundle_id, error)
+                await asyncio.sleep(_PAUSE_S)
 
 
 def _touch(path: Path) -> bool:

@@ -139,8 +139,21 @@ class Cgroups:
             raise OSError(errno.EINVAL, "the kernel refuses the memory limit", group.path)
         return group
 
+    def tidy(self) -> None:
+        """Removes the groups in which nothing is left."""
+        for path in reversed(_tree(self.root)[1:]):
+            Cgroup(path, self.version).remove()
+
+    def remove(self, uid: str) -> None:
+        """Removes the group of an attempt that is over, if it is still there."""
+        try:
+            os.rmdir(f"{self.root}/{uid}")
+        except OSError:
+            pass  # gone, as it should be; one that is not is removed at the next start
+
     def close(self) -> None:
         """Removes the parent if nothing is left below it."""
+        self.tidy()
         Cgroup(self.root, self.version).remove()
 
 

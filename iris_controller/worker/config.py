@@ -11,6 +11,7 @@ import os
 import shutil
 import socket
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -165,6 +166,11 @@ def _disk_total(path: Path) -> int:
     while not path.exists():
         path = path.parent
     return shutil.disk_usage(path).total
+
+
+def now_ms() -> int:
+    """The wall clock in epoch ms: what lines and observations carry."""
+    return time.time_ns() // 1_000_000
 
 
 def reason(error: OSError) -> str:

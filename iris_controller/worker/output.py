@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import time
 from typing import TYPE_CHECKING
 
 from iris_controller.worker.batches import Line
+from iris_controller.worker.config import now_ms
 from iris_controller.worker.lines import LineSplitter, as_line
 
 if TYPE_CHECKING:
@@ -25,11 +25,6 @@ _SLICE = 64 * 1024
 _SMALL_SLICE = 4 * 1024
 _MANY_LINES = 500
 _UNFINISHED_S = 1.0
-
-
-def now_ms() -> int:
-    """The wall clock in epoch ms: what lines and observations carry."""
-    return time.time_ns() // 1_000_000
 
 
 class Output:

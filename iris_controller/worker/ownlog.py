@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from iris_controller import logs
 from iris_controller.worker.batches import Line
-from iris_controller.worker.output import now_ms
+from iris_controller.worker.config import now_ms
 from iris_core.model.levels import LogLevel
 
 if TYPE_CHECKING:

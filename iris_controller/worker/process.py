@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from iris_controller.worker import cgroups, procs
@@ -70,6 +71,11 @@ class Child:
             self.exited.set_result(Exit(code if code >= 0 else 128 - code, code < 0, usage.ru_maxrss * 1024))
 
 
+@cache
+def _devnull() -> int:
+    return os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+
+
 def resolve(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> str:
     """The file that `argv[0]` names, found as a shell in `cwd` would. Raises CannotStart: none, or not executable."""
     name = argv[0]
@@ -110,7 +116,7 @@ def spawn(
     try:
         popen = subprocess.Popen(
             words if cgroup is None else cgroups.entering(cgroup.procs_file, words),
-            stdin=subprocess.DEVNULL,
+            stdin=_devnull(),
             stdout=stdout,
             stderr=stderr,
             cwd=cwd,
@@ -119,8 +125,9 @@ def spawn(
         )
     except OSError as error:
         raise _cannot(error, words[0]) from None
-    except ValueError:
-        raise CannotStart(f"cannot run {_shown(words[0])}: an argument or variable contains a NUL", NOT_FOUND) from None
+    except ValueError as error:
+        # A NUL in an argument or variable, or a variable whose name has an equals sign.
+        raise CannotStart(f"cannot run {_shown(words[0])}: {error}", NOT_FOUND) from None
     return Child(popen)
 
 

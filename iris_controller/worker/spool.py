@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from iris_controller.worker import batches, segments
 from iris_controller.worker.batches import DAMAGED, DISK_FULL, SPOOL_FULL, PushBuilder
-from iris_controller.worker.config import reason
+from iris_controller.worker.config import now_ms, reason
 from iris_controller.worker.segments import Kind
 from iris_core.wire.gen.iris.v1 import logs_pb2
 
@@ -174,7 +174,7 @@ class Spool:
         data = b""
         if producer.lost_from is not None:
             lost = producer.next - producer.lost_from
-            gap = batches.gap(producer.lost_from, lost, DISK_FULL)
+            gap = batches.gap(producer.lost_from, lost, DISK_FULL, now_ms())
             data = segments.encode(Kind.LINES, producer.slot, producer.lost_from, lost, gap)
         data += segments.encode(Kind.LINES, producer.slot, producer.next, count, payload)
         if self._append(producer, data):
@@ -275,7 +275,7 @@ class Spool:
         push = PushBuilder()
         while self._gaps and push.size < limit:
             head, first, count = self._gaps.popleft()
-            push.add(head, batches.gap(first, count, SPOOL_FULL))
+            push.add(head, batches.gap(first, count, SPOOL_FULL, now_ms()))
         if push.size < limit:
             self._advance(push, limit=limit)
         if not self._unread():
@@ -298,7 +298,7 @@ class Spool:
         for producer in self._losing.values():
             if producer.lost_from is not None:
                 lost = producer.next - producer.lost_from
-                push.add(producer.header, batches.gap(producer.lost_from, lost, DISK_FULL))
+                push.add(producer.header, batches.gap(producer.lost_from, lost, DISK_FULL, now_ms()))
                 producer.lost_from = None
             if producer.closed:
                 self._write_close(producer)
@@ -375,7 +375,7 @@ def _follow(at: _Cursor, record: segments.Record, push: PushBuilder | None) -> N
         at.slots[record.slot] = head, max(expected, record.first + record.span)
         if push is not None:
             if record.first > expected:
-                push.add(head, batches.gap(expected, record.first - expected, DAMAGED))
+                push.add(head, batches.gap(expected, record.first - expected, DAMAGED, now_ms()))
             push.add(head, record.payload)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,19 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-@dataclass(frozen=True, slots=True)
 class Folders:
     """Where an attempt's things are."""
 
-    root: Path
+    __slots__ = ("output", "root", "workdir")
 
-    @property
-    def workdir(self) -> Path:
-        return self.root / "workdir"
-
-    @property
-    def output(self) -> Path:
-        return self.root / "output"
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.workdir = root / "workdir"
+        self.output = root / "output"
 
     def script(self, step: int) -> Path:
         """The file of a setup step, counted from 1."""

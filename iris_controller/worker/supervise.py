@@ -77,9 +77,11 @@ class _Supervisor:
         healthy = time.monotonic()
         while True:
             self._worker = records.recorded_process(self._config.cache_dir / "worker.json")
-            if self._worker is None:
-                self._clean()
-                self._start()
+            if self._worker is None and not self._try_start():
+                self._sleep(1.0)
+                if self._told_to_end():
+                    return EXIT_OK
+                continue
             began = time.monotonic()
             code = self._wait()
             self._clean()
@@ -97,6 +99,29 @@ class _Supervisor:
             if self._told_to_end():
                 return EXIT_OK
             backoff = min(backoff * 2, _LAST_BACKOFF_S)
+
+    def _try_start(self) -> bool:
+        try:
+            if self._in_use():
+                # A living worker without its record: its attempts are not to be swept away under it.
+                return False
+            self._clean()
+            self._start()
+        except OSError as error:
+            _say(f"cannot start the worker: {reason(error)}")
+            return False
+        return True
+
+    def _in_use(self) -> bool:
+        """Somebody holds the lock that every worker holds."""
+        fd = os.open(self._config.cache_dir / "worker.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+        return False
 
     def _start(self) -> None:
         words = [*self._config.words]

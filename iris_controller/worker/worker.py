@@ -22,8 +22,7 @@ from iris_controller.worker import attach, cgroups, execs, health, outcome, reco
 from iris_controller.worker.agent import Agent, missing
 from iris_controller.worker.attempt import Host
 from iris_controller.worker.bundles import Bundles
-from iris_controller.worker.config import EXIT_IDLE, EXIT_OK, EXIT_REJECTED, GRACE_S, hostname, reason
-from iris_controller.worker.output import now_ms
+from iris_controller.worker.config import EXIT_IDLE, EXIT_OK, EXIT_REJECTED, GRACE_S, hostname, now_ms, reason
 from iris_controller.worker.ship import Shipper
 from iris_controller.worker.spool import Spool
 from iris_controller.worker.sweep import sweep
@@ -102,6 +101,8 @@ class Worker:
             sweep([record for record in left])
         if self._config.cgroups:
             self._cgroups = cgroups.detect(cache, own_pids=frozenset({os.getpid(), os.getppid()}))
+        if self._cgroups is not None:
+            self._cgroups.tidy()
         return left
 
     def _take_over(self, left: list[AttemptRecord]) -> list[worker_pb2.Observation]:
@@ -159,7 +160,7 @@ class Worker:
             enforcement=self._enforcement, left=len(left),
         )  # fmt: skip
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._signalled)
         self._attachment = attach.Attachment(
             config.controller,

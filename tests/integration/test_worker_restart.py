@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import random
@@ -10,10 +11,12 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import grpc
 import pytest
 
 from iris_controller.worker import procs, records
@@ -217,6 +220,45 @@ async def test_a_zombie_is_ended_and_told_once_and_only_by_a_complete_set_of_thi
 
 
 @aio
+async def test_a_worker_that_froze_ends_what_was_given_away_meanwhile(tmp_path: Path) -> None:
+    """Field case C02."""
+    async with running(tmp_path) as (controller, started):
+        uid = controller.run(["sh", "-c", "echo $$; exec sleep 636"])
+        await controller.until(lambda: controller.lines.get(uid))
+        started.process.send_signal(signal.SIGSTOP)
+        await until(lambda: (found := procs.read(started.process.pid)) is not None and found.state == "T")
+        controller.forget(uid)
+        started.process.send_signal(signal.SIGCONT)
+        assert (await controller.ended(uid)).state == KILLED
+        assert not alive(int(controller.lines[uid].text[0]))
+
+
+@aio
+async def test_a_bundle_is_waited_for_while_the_controller_is_away(tmp_path: Path) -> None:
+    async with running(tmp_path) as (controller, _):
+
+        async def breaks(request: object, context: Any) -> AsyncIterator[worker_pb2.GetBundleResponse]:
+            yield worker_pb2.GetBundleResponse(chunk=b"half of it")
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "going away")
+
+        whole = controller._get_bundle
+        await controller.stop()
+        controller._get_bundle = breaks  # type: ignore[method-assign]
+        await controller.start()
+        await controller.attached(2)
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as target:
+            target.writestr("file", "content")
+        uid = controller.run(["cat", "file"], bundle=buffer.getvalue())
+        await controller.observed(uid, common_pb2.TASK_STATE_BUILDING)
+        await controller.stop()
+        controller._get_bundle = whole  # type: ignore[method-assign]
+        await controller.start()
+        assert (await controller.ended(uid)).state == SUCCEEDED
+        assert controller.lines[uid].text == ["content"]
+
+
+@aio
 async def test_a_rejection_is_obeyed(tmp_path: Path) -> None:
     async with running(tmp_path) as (controller, started):
         uid = controller.run(["sleep", "622"])
@@ -414,6 +456,22 @@ async def test_a_new_supervisor_takes_a_living_worker_over_with_its_tasks(tmp_pa
 def _supervised_by(started: Started) -> bool:
     found = records.recorded_process(started.cache / "supervisor.json")
     return found is not None and found[0] == started.process.pid
+
+
+@aio
+async def test_a_worker_without_its_record_is_not_swept_away(tmp_path: Path) -> None:
+    async with running(tmp_path) as (controller, started):
+        uid = controller.run(["sh", "-c", "echo $$; exec sleep 635"])
+        await controller.until(lambda: controller.lines.get(uid))
+        (started.cache / "worker.json").unlink()
+        supervisor = Started(controller, tmp_path / "cache", supervise=True)
+        try:
+            await until(lambda: _supervised_by(supervisor))
+            beats = len(controller.heartbeats)
+            await controller.until(lambda: len(controller.heartbeats) > beats + 5)
+            assert alive(int(controller.lines[uid].text[0])) and len(controller.hellos) == 1
+        finally:
+            await supervisor.stop()
 
 
 @aio
