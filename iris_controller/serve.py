@@ -11,6 +11,7 @@ import contextlib
 import json
 import logging
 import os
+import resource
 import secrets
 import signal
 import sys
@@ -111,6 +112,7 @@ class Controller:
     async def _start(self) -> None:
         options = self.options
         sys.setswitchinterval(0.0005)
+        raise_descriptor_limit()
         self.state.acquire()
         self._opened.append(self.state.release)
         writer, model = self._open_store()
@@ -248,7 +250,7 @@ class Controller:
             await self.port.start()
         except OSError as error:
             raise BootFailed(
-                f"cannot listen on {options.host} port {port}: {error.strerror or error}",
+                f"cannot listen: {error.strerror or error}",
                 hint="choose another with --port, or stop what holds it",
             ) from error
         await self.health.set("", health_pb2.HealthCheckResponse.SERVING)
@@ -369,6 +371,13 @@ class Controller:
         killed = await ending
         if killed:
             log.warning("killed %s; what its tasks had not written is lost", ", ".join(killed))
+
+
+def raise_descriptor_limit() -> None:
+    """Every connection takes three descriptors; the usual soft limit of 1,024 would refuse the 300th worker or watcher."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def default_state_dir() -> Path:
