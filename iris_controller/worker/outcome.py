@@ -57,7 +57,8 @@ def ended(exit: Exit, *, oom_kills: int, limit: int, peak: int) -> Outcome:
         return Outcome(SUCCEEDED, exit_code=0)
     if oom_kills:
         told = f"limit {format_size(limit, exact=True)}, " if limit else ""
-        text = f"out of memory: {told}peak {format_size(peak)} ({how(exit)})"
+        killed = "1 process" if oom_kills == 1 else f"{oom_kills} processes"
+        text = f"out of memory: {told}peak {format_size(peak)} (the kernel killed {killed})"
         return Outcome(FAILED, worker_pb2.FAILURE_KIND_OUT_OF_MEMORY, text, exit.code)
     return Outcome(FAILED, worker_pb2.FAILURE_KIND_COMMAND, how(exit), exit.code)
 

@@ -159,7 +159,7 @@ def test_reasons_are_stated_as_far_as_they_are_known() -> None:
     killed = outcome.ended(Exit(137, True, 0), oom_kills=0, limit=256_000_000, peak=0)
     assert killed.error == "killed by SIGKILL (sender unknown)"
     oom = outcome.ended(Exit(137, True, 0), oom_kills=1, limit=256_000_000, peak=255_000_000)
-    assert oom.error.startswith("out of memory: limit 256MB, peak 255MB")
+    assert oom.error == "out of memory: limit 256MB, peak 255MB (the kernel killed 1 process)"
     assert oom.kind == worker_pb2.FAILURE_KIND_OUT_OF_MEMORY
     assert outcome.ended(Exit(0, False, 0), oom_kills=1, limit=1, peak=1).state == outcome.SUCCEEDED
     assert "out of memory" not in outcome.over_limit(1000, 2000).error
