@@ -24,6 +24,10 @@ class Liveness:
     def heard(self, now: float) -> None:
         self.last_message = now
 
+    def forgive(self, seconds: float, now: float) -> None:
+        """Leaves out a time in which nobody listened."""
+        self.last_message = min(now, self.last_message + seconds)
+
     def failures(self, now: float, dead_after_s: float) -> int:
         """Missed tenths beyond the grace of a fifth."""
         silent = now - self.last_message - dead_after_s / 5

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import re
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -20,22 +20,24 @@ from typing import Any
 
 from iris_controller.liveness import Liveness
 from iris_controller.loop import Committed, ControllerLoop
-from iris_controller.rpc.auth import Role
-from iris_controller.rpc.errors import RpcError, denied, invalid, precondition, unavailable
+from iris_controller.rpc.errors import RpcError, precondition, unavailable
+from iris_controller.rpc.hello import TERMINAL_NUMBERS, check_hello, device_attributes, observed
 from iris_controller.state import kernel
 from iris_controller.state.desired import desired_for
+from iris_controller.state.observed import cut
 from iris_controller.state.overlay import Overlay
-from iris_controller.state.records import Job, Worker
+from iris_controller.state.records import Attempt, Job, Worker
 from iris_core.model.constraints import canonical_attributes
 from iris_core.model.resources import Resources
-from iris_core.model.states import TERMINAL, TaskState, WorkerHealth
+from iris_core.model.states import TaskState, WorkerHealth
 from iris_core.wire.convert import resources_from_wire, value_from_wire
 from iris_core.wire.gen.iris.v1 import worker_pb2
 
 log = logging.getLogger("iris.workers")
 
-WORKER_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+-]{0,127}")
-EXEC_GRACE_S = 10.0
+SPEC_BYTES = 8 << 20
+"""So many bytes of specs go into one desired set; what is over follows in the next."""
+SPEC_RETRY_S = 1.0
 Messages = AsyncIterator[worker_pb2.AttachRequest]
 
 
@@ -65,6 +67,10 @@ class Session:
         self.generation = 0
         self.applied = 0
         self.zombies: set[str] = set()
+        self.complaint = ""
+        """What the worker itself says is wrong with it."""
+        self.held = {o.attempt_uid for o in hello.holding if o.state not in TERMINAL_NUMBERS}
+        self.sent_shape: list[tuple[str, str, int]] | None = None
         self.sent_specs: dict[str, str] = {}
         self.sent_runs: set[str] = set()
         self.waiting: dict[int, asyncio.Future[worker_pb2.WorkerReply]] = {}
@@ -73,7 +79,7 @@ class Session:
     @property
     def confirmed(self) -> bool:
         """The first desired set of this stream is in effect and nothing unwanted is alive."""
-        return self.applied >= 1 and not self.zombies
+        return self.applied >= 1 and not self.zombies and not self.closed
 
     def send(self, message: worker_pb2.AttachResponse) -> None:
         self.outbox.append(message)
@@ -94,13 +100,18 @@ class Session:
 class WorkerSessions:
     """All sessions, and the liveness of every known worker."""
 
-    def __init__(self, loop: ControllerLoop, dispatch: Dispatch) -> None:
+    def __init__(
+        self, loop: ControllerLoop, dispatch: Dispatch, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._loop = loop
         self._model = loop.model
         self._dispatch = dispatch
         self._sessions: dict[str, Session] = {}
-        now = time.monotonic()
+        self._clock = clock
+        now = self._assessed = clock()
         self._liveness = {worker_id: Liveness(now) for worker_id in self._model.workers}
+        self._posted: set[str] = set()
+        """Workers with a health command on its way: a second would say the same."""
         self._requests = itertools.count(1)
         self.ignored_observations = 0
         loop.on_commit(self._committed)
@@ -108,7 +119,7 @@ class WorkerSessions:
     def age_ms(self, worker_id: str) -> int:
         """Since the worker's last message, at most since boot."""
         known = self._liveness.get(worker_id)
-        return int((time.monotonic() - known.last_message) * 1000) if known is not None else 0
+        return int((self._clock() - known.last_message) * 1000) if known is not None else 0
 
     def attached(self, worker_id: str) -> bool:
         return worker_id in self._sessions
@@ -154,6 +165,9 @@ class WorkerSessions:
         )
 
     async def _register(self, session: Session, hello: worker_pb2.WorkerHello) -> None:
+        attributes = canonical_attributes({k: value_from_wire(v) for k, v in hello.attributes.items()})
+        total = resources_from_wire(hello.total)
+        attributes = device_attributes(total) | attributes
         previous = self._sessions.get(session.worker_id)
         if previous is not None:
             superseded = worker_pb2.Rejected(
@@ -165,28 +179,25 @@ class WorkerSessions:
             previous.send(worker_pb2.AttachResponse(rejected=superseded))
             previous.close()
         self._sessions[session.worker_id] = session
-        liveness = self._liveness.setdefault(session.worker_id, Liveness(time.monotonic()))
-        liveness.heard(time.monotonic())
+        liveness = self._liveness.setdefault(session.worker_id, Liveness(self._clock()))
+        liveness.heard(self._clock())
         liveness.attached = True
-        attributes = canonical_attributes({k: value_from_wire(v) for k, v in hello.attributes.items()})
-        total = resources_from_wire(hello.total)
-        attributes = device_attributes(total) | attributes
         held = {o.attempt_uid: o for o in hello.holding}
         try:
             await self._loop.submit(
                 "worker attach", lambda o, now: self._plan_register(o, now, hello, attributes, total, held)
             )
-        except RpcError:
+        except BaseException:
             self._detached(session)
             raise
-        session.zombies = {
-            uid
-            for uid, observation in held.items()
-            if uid not in self._model.attempts and observation.state not in _TERMINAL_NUMBERS
-        }
+        session.zombies = {uid for uid in session.held if not self._bound(uid, session.worker_id)}
         seq = max((o.seq for o in hello.holding), default=0)
         if seq:
             session.send(worker_pb2.AttachResponse(ack=worker_pb2.ObservationAck(seq=seq)))
+
+    def _bound(self, uid: str, worker_id: str) -> bool:
+        attempt = self._model.attempts.get(uid)
+        return attempt is not None and attempt.worker_id == worker_id
 
     def _plan_register(
         self,
@@ -235,8 +246,10 @@ class WorkerSessions:
     async def _read(self, session: Session, requests: Messages) -> None:
         try:
             async for message in requests:
-                liveness = self._liveness[session.worker_id]
-                liveness.heard(time.monotonic())
+                if session.closed:
+                    # Replaced or given up: what it says now may be of a world that is over. It attaches anew.
+                    return
+                self._liveness[session.worker_id].heard(self._clock())
                 self._received(session, message)
         except Exception as error:  # the stream broke: a normal event
             log.debug("stream of %s ended: %s", session.worker_id, error)
@@ -248,10 +261,10 @@ class WorkerSessions:
         if kind == "report":
             self._report(session, message.report)
         elif kind == "heartbeat":
-            session.applied = max(session.applied, message.heartbeat.applied_generation)
-            self._assess(
-                session.worker_id, "" if message.heartbeat.healthy else message.heartbeat.health_error or "unwell"
-            )
+            beat = message.heartbeat
+            session.applied = max(session.applied, beat.applied_generation)
+            session.complaint = "" if beat.healthy else cut(beat.health_error) or "unwell"
+            self._assess(session.worker_id)
         elif kind == "reply":
             waiting = session.waiting.pop(message.reply.request_id, None)
             if waiting is not None and not waiting.done():
@@ -261,7 +274,7 @@ class WorkerSessions:
         session.applied = max(session.applied, report.applied_generation)
         observations = list(report.observations)
         for observation in observations:
-            if observation.state in _TERMINAL_NUMBERS:
+            if observation.state in TERMINAL_NUMBERS:
                 session.zombies.discard(observation.attempt_uid)
         if observations:
             seq = max(o.seq for o in observations)
@@ -284,12 +297,18 @@ class WorkerSessions:
                 return
             if session.desired_dirty:
                 session.desired_dirty = False
-                yield worker_pb2.AttachResponse(desired=await self._desired(session))
+                desired = await self._desired(session)
+                if desired is not None:
+                    yield worker_pb2.AttachResponse(desired=desired)
 
-    async def _desired(self, session: Session) -> worker_pb2.DesiredSet:
-        session.generation += 1
-        message = worker_pb2.DesiredSet(generation=session.generation)
+    async def _desired(self, session: Session) -> worker_pb2.DesiredSet | None:
+        """The complete set as of now; None when the worker has been told exactly that."""
+        message = worker_pb2.DesiredSet(generation=session.generation + 1)
         wanted = desired_for(self._model, session.worker_id)
+        shape = [(want.uid, "stop" if want.want == "stop" else "keep", int(want.stop_reason)) for want in wanted]
+        if shape == session.sent_shape:
+            return None
+        complete = True
         live_specs: set[str] = set()
         live = {want.uid for want in wanted}
         for want in wanted:
@@ -303,28 +322,50 @@ class WorkerSessions:
             if want.want == "stop":
                 entry.stop.reason = want.stop_reason  # type: ignore[assignment]
             elif want.want == "run" and want.uid not in session.sent_runs and job is not None:
-                if spec_id not in session.sent_specs:
-                    try:
-                        message.specs.append(await self._dispatch.run_spec(job))
-                    except Exception as error:
-                        self._cannot_dispatch(session.worker_id, want.uid, error)
-                        continue
+                if spec_id in session.sent_specs or await self._add_spec(session, message, job, want.uid):
                     session.sent_specs[spec_id] = attempt.job_id
-                entry.run.spec_id = spec_id
-                entry.run.task_id = attempt.task_id
-                entry.run.attempt_id = attempt.number
-                entry.run.task_index = attempt.task_index
-                entry.run.token = self._dispatch.token(job, want.uid)
-                entry.run.timeout_remaining_ms = job.spec.timeout_ms
-                session.sent_runs.add(want.uid)
+                    self._add_run(entry, job, attempt, spec_id)
+                    session.sent_runs.add(want.uid)
+                elif want.uid in session.held:
+                    complete, entry.keep = False, True
+                else:
+                    # The worker cannot have it yet, so that leaving it out ends nothing.
+                    complete = False
+                    continue
             else:
                 entry.keep = True
             message.attempts.append(entry)
+        session.generation += 1
+        session.sent_shape = shape if complete else None
         session.sent_runs &= live
         for spec_id in [s for s in session.sent_specs if s not in live_specs]:
             del session.sent_specs[spec_id]
             message.forget_specs.append(spec_id)
         return message
+
+    def _add_run(self, entry: worker_pb2.DesiredAttempt, job: Job, attempt: Attempt, spec_id: str) -> None:
+        entry.run.spec_id = spec_id
+        entry.run.task_id = attempt.task_id
+        entry.run.attempt_id = attempt.number
+        entry.run.task_index = attempt.task_index
+        entry.run.token = self._dispatch.token(job, attempt.uid)
+        entry.run.timeout_remaining_ms = job.spec.timeout_ms
+
+    async def _add_spec(self, session: Session, message: worker_pb2.DesiredSet, job: Job, uid: str) -> bool:
+        """Puts the job's spec into the message. False when it has to wait for the next one, or cannot be had at all."""
+        if sum(spec.ByteSize() for spec in message.specs) >= SPEC_BYTES:
+            session.dirty()
+            return False
+        try:
+            message.specs.append(await self._dispatch.run_spec(job))
+        except (OSError, sqlite3.Error) as error:
+            log.warning("%s cannot be sent to %s now: %s", job.job_id, session.worker_id, error)
+            asyncio.get_running_loop().call_later(SPEC_RETRY_S, session.dirty)
+            return False
+        except Exception as error:
+            self._cannot_dispatch(session.worker_id, uid, error)
+            return False
+        return True
 
     def _cannot_dispatch(self, worker_id: str, uid: str, error: Exception) -> None:
         log.error("attempt %s cannot be dispatched: %s", uid, error)
@@ -349,40 +390,94 @@ class WorkerSessions:
         self._assess(session.worker_id)
 
     def assess_all(self) -> None:
-        """Called every `dead_after`/10."""
+        """Called every `dead_after`/10.
+
+        When it is called late, this process stood still (stopped, suspended, starved) and what the workers said meanwhile is not
+        read yet: that time counts for nobody.
+        """
+        now = self._clock()
+        interval = self._dispatch.dead_after_s / 10
+        late = now - self._assessed - interval
+        self._assessed = now
+        if late > interval:
+            log.warning("the controller did not run for %.1f s; no worker is judged by that time", late)
+            for liveness in self._liveness.values():
+                liveness.forgive(late, now)
         for worker_id in list(self._liveness):
             self._assess(worker_id)
 
-    def _assess(self, worker_id: str, complaint: str = "") -> None:
-        liveness = self._liveness[worker_id]
-        worker = self._model.workers.get(worker_id)
-        if worker is None:
-            return
-        now = time.monotonic()
-        dead_after = self._dispatch.dead_after_s
-        health = liveness.health(now, dead_after)
-        session = self._sessions.get(worker_id)
-        silent = now - liveness.last_message
-        reason = ""
+    def _verdict(self, worker: Worker) -> tuple[WorkerHealth, str]:
+        """Health as of now, and why."""
+        liveness = self._liveness[worker.worker_id]
+        now = self._clock()
+        health = liveness.health(now, self._dispatch.dead_after_s)
+        session = self._sessions.get(worker.worker_id)
+        silent = f"no message for {now - liveness.last_message:.0f} s"
         if health is WorkerHealth.DEAD:
-            reason = f"no message for {silent:.0f} s"
-        elif not liveness.attached:
-            reason = "not attached"
-        elif health is WorkerHealth.DEGRADED:
-            reason = f"no message for {silent:.0f} s"
-        elif complaint:
-            health, reason = WorkerHealth.DEGRADED, complaint
-        elif session is None or not session.confirmed:
-            health, reason = WorkerHealth.DEGRADED, worker.health_reason or "has not confirmed its tasks yet"
-        placeable = health is WorkerHealth.HEALTHY
-        if worker.health is WorkerHealth.DEAD and health is WorkerHealth.DEGRADED and not liveness.attached:
+            return health, silent
+        if not liveness.attached:
+            # One that was given up and dials in vain is not better for it.
+            dead = worker.health is WorkerHealth.DEAD
+            return (worker.health, worker.health_reason) if dead else (WorkerHealth.DEGRADED, "not attached")
+        if health is WorkerHealth.DEGRADED:
+            return health, silent
+        if session is not None and session.complaint:
+            return WorkerHealth.DEGRADED, session.complaint
+        if session is None or not session.confirmed:
+            if worker.health is WorkerHealth.DEAD:
+                return worker.health, worker.health_reason
+            return WorkerHealth.DEGRADED, worker.health_reason or "has not confirmed its tasks yet"
+        return WorkerHealth.HEALTHY, ""
+
+    def _assess(self, worker_id: str) -> None:
+        """Posts the worker's health when it is not what the model says."""
+        worker = self._model.workers.get(worker_id)
+        if worker is None or worker_id in self._posted:
             return
-        same = worker.health is health and worker.placeable == placeable and worker.attached == liveness.attached
-        if same and (health is not WorkerHealth.DEGRADED or worker.health_reason == reason or silent > dead_after / 5):
-            return
-        self._loop.post(
-            "worker health", lambda o, ms: _plan_health(o, ms, worker_id, health, reason, liveness.attached)
+        liveness = self._liveness[worker_id]
+        health, reason = self._verdict(worker)
+        if worker.health is health and worker.attached == liveness.attached:
+            silent = self._clock() - liveness.last_message > self._dispatch.dead_after_s / 5
+            if health is not WorkerHealth.DEGRADED or worker.health_reason == reason or silent:
+                return
+        self._posted.add(worker_id)
+        done = self._loop.post("worker health", lambda o, ms: self._plan_health(o, ms, worker_id))
+        done.add_done_callback(lambda f: self._health_committed(worker_id, f))
+
+    def _plan_health(self, o: Overlay, now_ms: int, worker_id: str) -> bool:
+        """Judges anew: the command may have waited long for the store. Returns whether the worker is given up now."""
+        worker = o.worker(worker_id)
+        if worker is None:
+            return False
+        health, reason = self._verdict(worker)
+        if worker.health is not health:
+            if health is WorkerHealth.DEGRADED and worker.health is WorkerHealth.HEALTHY:
+                o.note("reconcile_rpc_failed", worker_id, "controller", reason=reason)
+            elif health is WorkerHealth.HEALTHY:
+                o.note("worker_healthy", worker_id, "controller")
+        o.set_worker(
+            worker,
+            health=health,
+            health_reason=reason,
+            attached=self._liveness[worker_id].attached,
+            placeable=health is WorkerHealth.HEALTHY,
         )
+        lost = health is WorkerHealth.DEAD and worker.health is not WorkerHealth.DEAD
+        if lost:
+            kernel.worker_lost(o, worker_id, reason, now_ms)
+        return lost
+
+    def _health_committed(self, worker_id: str, done: asyncio.Future[bool]) -> None:
+        self._posted.discard(worker_id)
+        if done.cancelled() or done.exception() is not None:
+            return
+        session = self._sessions.get(worker_id)
+        if done.result() and session is not None:
+            # It may only be frozen. When it wakes it has to say what it still runs before it is placed on again.
+            rejected = worker_pb2.Rejected(code="lost", message=f"worker {worker_id} was given up; attach again")
+            session.send(worker_pb2.AttachResponse(rejected=rejected))
+            session.close()
+        self._assess(worker_id)
 
     # Requests -----------------------------------------------------------------------------------------------
 
@@ -391,7 +486,7 @@ class WorkerSessions:
     ) -> worker_pb2.WorkerReply:
         """Asks an attached worker. Raises RpcError: not attached, gone meanwhile, or too late."""
         session = self._sessions.get(worker_id)
-        if session is None:
+        if session is None or session.closed:
             raise precondition(worker_id, f"worker {worker_id} is not attached", code="worker_not_attached")
         number = next(self._requests)
         request.request_id = number
@@ -407,67 +502,6 @@ class WorkerSessions:
             ) from None
         finally:
             session.waiting.pop(number, None)
-
-
-def device_attributes(total: Resources) -> dict[str, str | int | float]:
-    """The well-known attributes that follow from what the worker has (control-plane §2.5)."""
-    device = total.device
-    if device is None:
-        return {"device-type": "cpu"}
-    found: dict[str, str | int | float] = {"device-type": device.kind}
-    if device.variant:
-        found["device-variant"] = device.variant
-    if device.kind == "gpu":
-        found["gpu-count"] = device.count
-    return found
-
-
-def check_hello(first: worker_pb2.AttachRequest, call: Any) -> None:
-    """Raises RpcError unless the first message introduces a worker that this caller may be."""
-    hello = first.hello
-    if first.WhichOneof("message") != "hello":
-        raise invalid("hello", "the first message of an attach stream must be a hello")
-    if not WORKER_ID.fullmatch(hello.worker_id):
-        raise invalid("hello.worker_id", "the worker id must be 1 to 128 of letters, digits and . _ @ + -")
-    if not re.fullmatch(r"[0-9a-f]{16}", hello.boot_id):
-        raise invalid("hello.boot_id", "the boot id must be 16 hex digits")
-    if call.identity.role is Role.WORKER and call.identity.user_id != hello.worker_id:
-        raise denied(f"this token belongs to worker {call.identity.user_id}")
-
-
-_TERMINAL_NUMBERS = frozenset(s.value for s in TERMINAL) | {TaskState.MISSING.value}
-
-
-def observed(message: worker_pb2.Observation) -> kernel.Observed:
-    """A worker's report as a plain value; an unknown state is UNSPECIFIED and changes nothing."""
-    state = TaskState(message.state) if message.state in TaskState._value2member_map_ else TaskState.UNSPECIFIED
-    return kernel.Observed(
-        attempt_uid=message.attempt_uid,
-        state=state,
-        exit_code=message.exit_code if message.HasField("exit_code") else None,
-        error=message.error,
-        failure_kind=int(message.failure_kind),
-        started_at_ms=message.started_at_ms,
-        finished_at_ms=message.finished_at_ms,
-        memory_peak_bytes=message.memory_peak_bytes,
-        log_lines=message.log_lines if message.HasField("log_lines") else None,
-    )
-
-
-def _plan_health(o: Overlay, now_ms: int, worker_id: str, health: WorkerHealth, reason: str, attached: bool) -> None:
-    worker = o.worker(worker_id)
-    if worker is None:
-        return
-    if worker.health is not health:
-        if health is WorkerHealth.DEGRADED and worker.health is WorkerHealth.HEALTHY:
-            o.note("reconcile_rpc_failed", worker_id, "controller", reason=reason)
-        elif health is WorkerHealth.HEALTHY:
-            o.note("worker_healthy", worker_id, "controller")
-    o.set_worker(
-        worker, health=health, health_reason=reason, attached=attached, placeable=health is WorkerHealth.HEALTHY
-    )
-    if health is WorkerHealth.DEAD and worker.health is not WorkerHealth.DEAD:
-        kernel.worker_lost(o, worker_id, reason, now_ms)
 
 
 def process_request() -> worker_pb2.WorkerRequest:
