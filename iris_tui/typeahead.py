@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from textual.message_pump import MessagePump
     from textual.timer import Timer
 
-LONGEST_S: Final = 0.25
+LONGEST_S: Final = 1.0
 """A key that has not arrived by then (its widget was removed) holds up the next ones no longer."""
 _AT_ONCE: Final = frozenset(key for action_id in PRIORITY for key in BY_ID[action_id].keys)
 

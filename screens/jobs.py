@@ -6,18 +6,16 @@ selection, marks and the targets of a change are never positions.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from iris_core.contracts import IrisError
 from iris_core.live.columns import Tone
 from iris_core.live.filters import JOB_FIELDS, JOB_WORDS, job_row
-from iris_core.live.logs import LogSource, LogView
+from iris_core.live.logs import LogView
 from iris_core.live.watch import Link
 from iris_core.model.errors import ModelError
 from iris_core.model.filter import Filter, parse_filter
-from iris_core.model.ids import AttemptId, JobId, TaskId, parse_target
+from iris_core.model.ids import JobId
 from iris_core.model.resources import format_age
 from iris_core.model.text import one_line
 from iris_tui.actions import ACTIONS, BY_ID, Action
@@ -31,6 +29,7 @@ from iris_tui.widgets.pane import Pane, State, Status
 from iris_tui.widgets.prompt import Question
 from iris_tui.widgets.virtual_table import VirtualTable
 from screens.jobs_rows import JobRows, reason_of, state_of
+from screens.jobs_target import Target, from_row, from_text, log_source
 
 if TYPE_CHECKING:
     from textual.widget import Widget
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from iris_core.live.jobtree import Value
     from iris_core.live.rows import ChangeSet, Row
     from iris_tui.app import IrisApp
-    from iris_tui.gate import GateTarget
     from iris_tui.session import Session
 
 ORDER_S = 1.0
@@ -47,7 +45,6 @@ EAGER_S = 3.0
 """After a row was opened, what arrives below it is shown at once for this long."""
 THREAD_ROWS = 20_000
 """From this many rows on the order is computed in a thread."""
-SEND_TRIES = 3
 
 
 class JobsScreen(ConsoleScreen):
@@ -173,7 +170,7 @@ class JobsScreen(ConsoleScreen):
             return Status(State.LOADING, "", (f"Loading the jobs of {one_line(self.session.name)} …",))
         if not state.fresh:
             age = format_age(int((state.age_s or 0) * 1000))
-            return Status(State.STALE, f"{state.link.value} {age}: {state.detail}")
+            return Status(State.STALE, f"STALE {age}: {state.detail}")
         if not tree.loaded:
             return Status(State.PARTIAL, f"loading, {len(store.rows):,} so far")
         if not store.order and not store.dirty:
@@ -249,7 +246,7 @@ class JobsScreen(ConsoleScreen):
         if row.kind == "note":
             self.jobs.open(row.parent)
         elif row.kind == "attempt":
-            self._open_logs(row.id)
+            self._open_logs(from_row(row))
             return
         elif row.id in self.store.expanded:
             self.jobs.close(row.id)
@@ -334,7 +331,7 @@ class JobsScreen(ConsoleScreen):
         self._set_filter(text)
 
     def _set_filter(self, text: str) -> None:
-        wanted = self._parse(text)
+        wanted = self._parse(text.strip())
         if (self.filter.text if self.filter is not None else "") == wanted.text:
             return
         self.filter = None if wanted.is_empty else wanted
@@ -410,39 +407,23 @@ class JobsScreen(ConsoleScreen):
 
     # --- looking closer ----------------------------------------------------------------------------------------------
 
-    def _target(self, text: str) -> Row[Value] | str | None:
-        """The row that an action is about: what was typed, else what is under the cursor. Raises ModelError."""
+    def _target(self, text: str) -> Target | None:
+        """What an action is about: what was typed, else what is under the cursor. Raises ModelError."""
         if text:
-            parse_target(text)
-            return self.store.get(text) or text
+            return from_text(text)
         self.table.touch()
         row = self.table.row
         if row is not None and row.kind == "note":
-            return self.store.get(row.parent)
-        return row
+            row = self.store.get(row.parent)
+        return from_row(row) if row is not None else None
 
     def do_logs(self, text: str) -> None:
         target = self._target(text)
         if target is not None:
-            self._open_logs(target if isinstance(target, str) else target.id)
+            self._open_logs(target)
 
-    def _open_logs(self, name: str) -> None:
-        target = parse_target(name, allow_system=True)
-        job_id = (
-            target.text
-            if isinstance(target, JobId)
-            else (target.task if isinstance(target, AttemptId) else target).job.text
-        )
-        job = self.store.get(job_id)
-        incarnation = int(job.value.incarnation) if job is not None and job.kind == "job" else 0  # type: ignore[union-attr]
-        noun = {JobId: "job", TaskId: "task", AttemptId: "attempt"}[type(target)]
-        source = LogSource(
-            name,
-            1 if isinstance(target, AttemptId) else 2,  # MatchScope EXACT, PREFIX
-            name,
-            incarnation,
-            f"iris-core {self.session.selector} {noun} logs {name} --follow",
-        )
+    def _open_logs(self, target: Target) -> None:
+        source = log_source(self.session, target)
         for old in self.query(LogPane):
             old.remove()
         pane = LogPane(LogView(self.session.client, source, self.session.clock), self.session.clock, self.prompt)
@@ -461,14 +442,13 @@ class JobsScreen(ConsoleScreen):
     def do_spec(self, text: str) -> None:
         self._page(self._target(text), "spec")
 
-    def _page(self, target: Row[Value] | str | None, what: str) -> None:
+    def _page(self, target: Target | None, what: str) -> None:
         from iris_tui.pages import TextPage
         from screens import jobs_pages
 
         if target is None:
             return
-        name = target if isinstance(target, str) else target.id
-        page = jobs_pages.spec(self.session, name) if what == "spec" else jobs_pages.describe(self.session, name)
+        page = jobs_pages.spec(self.session, target) if what == "spec" else jobs_pages.describe(self.session, target)
         self.app.push_screen(TextPage(self.session, page.title, page.load, command=page.command))
 
     # --- changing ----------------------------------------------------------------------------------------------------
@@ -513,51 +493,7 @@ class JobsScreen(ConsoleScreen):
             names = [row.id]
         for name in names:
             JobId.parse(name)
-        self.run_worker(self._gated(action, names), name=action.title, group="change", exit_on_error=False)
-
-    async def _gated(self, action: Action, names: list[str]) -> None:
         from screens import jobs_changes
 
-        console = self.console
-        self.store.freeze("gate")
-        try:
-            try:
-                targets = await jobs_changes.freeze(self.session, names)
-            except IrisError as error:
-                console.say(f"{action.title}: {one_line(error.message)}", severity="error")
-                return
-            if not targets:
-                console.say(f"{action.title}: nothing to do, {', '.join(map(one_line, names[:3]))} already finished")
-                return
-            if not await console.pass_gate(jobs_changes.gate(self.session, action, targets)):
-                return
-        finally:
-            self.store.thaw("gate")
-        await self._send(action, targets)
-
-    async def _send(self, action: Action, targets: tuple[GateTarget, ...]) -> None:
-        from screens import jobs_changes
-
-        results = []
-        for target in targets:
-            result = await jobs_changes.send(self.session, action, target, secrets.token_hex(16), tries=SEND_TRIES)
-            results.append(result)
-            if result.done:
-                self.store.mark(target.id, on=False)
-        failed = [result for result in results if not result.done]
-        if not failed:
-            ended = sum(len(result.ended) for result in results)
-            self.console.say(
-                f"{action.title}: {one_line(targets[0].id) if len(targets) == 1 else f'{len(targets)} jobs'}, {ended} ended"
-            )
-            return
-        if len(results) == 1:
-            self.console.say(f"{action.title} {one_line(failed[0].id)}: {failed[0].words}", severity="error")
-            return
-        from iris_tui.pages import TextPage
-
-        async def load() -> list[tuple[str, Tone]]:
-            return [(f"{result.id}  {result.words}", Tone.GOOD if result.done else Tone.BAD) for result in results]
-
-        title = f"{action.title}: {len(results) - len(failed)} done, {len(failed)} failed"
-        self.app.push_screen(TextPage(self.session, title, load))
+        work = jobs_changes.change(self.console, self.session, action, names)
+        self.run_worker(work, name=action.title, group="change", exit_on_error=False)

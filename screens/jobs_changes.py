@@ -7,19 +7,24 @@ request has its own id and is repeated with the same one when the connection bro
 from __future__ import annotations
 
 import asyncio
+import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from iris_core.contracts import ConnectFailed, IrisError
+from iris_core.live.columns import Tone
 from iris_core.model.states import JOB_TERMINAL, job_label
 from iris_core.model.text import one_line
 from iris_tui.gate import GatePlan, GateScreen, GateTarget
 
 if TYPE_CHECKING:
     from iris_tui.actions import Action
+    from iris_tui.app import IrisApp
+    from iris_tui.pages import Lines
     from iris_tui.session import Session
 
 SHOWN_IN_COMMAND = 5
+TRIES = 3
 RETRY_S = 1.0
 
 
@@ -31,6 +36,53 @@ class Result:
     done: bool
     words: str
     ended: tuple[str, ...] = ()
+
+
+async def change(console: IrisApp, session: Session, action: Action, names: list[str]) -> None:
+    """The whole way: freeze the targets, ask at the gate, send, say what became of each."""
+    store = session.tree.store
+    store.freeze("gate")
+    try:
+        try:
+            targets = await freeze(session, names)
+        except IrisError as error:
+            console.say(f"{action.title}: {one_line(error.message)}", severity="error")
+            return
+        if not targets:
+            console.say(f"{action.title}: nothing to do, {', '.join(map(one_line, names[:3]))} already finished")
+            return
+        if not await console.pass_gate(gate(session, action, targets)):
+            return
+    finally:
+        store.thaw("gate")
+    results = []
+    for target in targets:
+        result = await send(session, action, target, secrets.token_hex(16), tries=TRIES)
+        results.append(result)
+        if result.done:
+            store.mark(target.id, on=False)
+    _report(console, session, action, results)
+
+
+def _report(console: IrisApp, session: Session, action: Action, results: list[Result]) -> None:
+    """A toast when all went well or there was one; else a page with what became of each."""
+    failed = [result for result in results if not result.done]
+    verb = action.title.partition(":")[0]
+    if not failed:
+        ended = sum(len(result.ended) for result in results)
+        what = one_line(results[0].id) if len(results) == 1 else f"{len(results)} jobs"
+        console.say(f"{verb} {what}: {_count(ended, 'job')} ended")
+        return
+    if len(results) == 1:
+        console.say(f"{verb} {one_line(failed[0].id)}: {failed[0].words}", severity="error")
+        return
+    from iris_tui.pages import TextPage
+
+    async def load() -> Lines:
+        return [(f"{result.id}  {result.words}", Tone.GOOD if result.done else Tone.BAD) for result in results]
+
+    title = f"{verb}: {len(results) - len(failed)} done, {len(failed)} failed"
+    console.push_screen(TextPage(session, title, load))
 
 
 async def freeze(session: Session, names: list[str]) -> tuple[GateTarget, ...]:

@@ -21,7 +21,6 @@ from iris_core.live.columns import (
     when,
 )
 from iris_core.model.bands import band_label
-from iris_core.model.ids import AttemptId, JobId, TaskId, parse_target
 from iris_core.model.resources import format_duration, format_size
 from iris_core.model.states import job_label, task_label
 from iris_core.model.text import cell_width, one_line, visible
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
     from iris_tui.pages import Lines
     from iris_tui.session import Session
+    from screens.jobs_target import Target
 
 MOST_TASKS = 200
 _LABEL = 16
@@ -46,31 +46,26 @@ class Page:
     command: str
 
 
-def describe(session: Session, name: str) -> Page:
-    """A job with its tasks, or a task or attempt with its history. Raises ModelError for something that is no id."""
-    target = parse_target(name, allow_system=True)
-    noun = {JobId: "job", TaskId: "task", AttemptId: "attempt"}[type(target)]
+def describe(session: Session, target: Target) -> Page:
+    """A job with its tasks, or a task or attempt with its history."""
 
     async def load() -> Lines:
-        if isinstance(target, JobId):
-            return await _job_lines(session, name)
-        if isinstance(target, TaskId):
-            return await _task_lines(session, name, None)
-        return await _task_lines(session, target.task.text, target.number)
+        if target.kind == "job":
+            return await _job_lines(session, target.id)
+        return await _task_lines(session, target.task or target.id, target.attempt_number)
 
-    return Page(f"Describe {one_line(name)}", load, f"iris-core {session.selector} {noun} describe {name}")
+    name = target.id
+    return Page(f"Describe {one_line(name)}", load, f"iris-core {session.selector} {target.kind} describe {name}")
 
 
-def spec(session: Session, name: str) -> Page:
-    """The request that a job was submitted with, secrets replaced by the server. Raises ModelError for something that is no id."""
-    target = parse_target(name, allow_system=True)
-    job = target if isinstance(target, JobId) else (target.task if isinstance(target, AttemptId) else target).job
+def spec(session: Session, target: Target) -> Page:
+    """The request that a job was submitted with, secrets replaced by the server."""
 
     async def load() -> Lines:
         import yaml
         from google.protobuf.json_format import MessageToDict
 
-        answer = await _get_job(session, job.text)
+        answer = await _get_job(session, target.job)
         request = MessageToDict(answer.request, preserving_proto_field_name=True)
         files = answer.request.entrypoint.workdir_files
         if files:
@@ -78,9 +73,8 @@ def spec(session: Session, name: str) -> Page:
         text = yaml.safe_dump(request, sort_keys=False, allow_unicode=True, width=10_000)
         return [(visible(line), Tone.PLAIN) for line in text.splitlines()]
 
-    return Page(
-        f"Spec {one_line(job.text)}", load, f"iris-core {session.selector} rpc controller get-job-status --job-id {job}"
-    )
+    command = f"iris-core {session.selector} rpc controller get-job-status --job-id {target.job}"
+    return Page(f"Spec {one_line(target.job)}", load, command)
 
 
 async def _get_job(session: Session, name: str) -> pb.GetJobStatusResponse:
@@ -175,7 +169,7 @@ async def _task_lines(session: Session, name: str, number: int | None) -> Lines:
     if task.HasField("exit_code"):
         state += f", exit {exit_text(task.exit_code)}"
     lines = [
-        _pair("Task", one_line(task.task_id)),
+        _pair("Task", one_line(task.task_id) if number is None else f"{one_line(task.task_id)}, attempt {number}"),
         _pair("State", state, task_tone(task.state)),
         *_block("Error", task.error, Tone.BAD),
         *_block("Waits for", task.pending_reason, Tone.WAIT),

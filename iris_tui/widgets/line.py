@@ -28,6 +28,11 @@ class Painted(Widget):
             self._paint = paint(theme)
         return self._paint
 
+    @property
+    def room(self) -> int:
+        """Cells of a line that no scrollbar covers."""
+        return self.scrollable_content_region.width
+
     def take_focus(self) -> None:
         """Have the focus at once: the next key may already be on its way."""
         self.screen.set_focus(self, scroll_visible=False)

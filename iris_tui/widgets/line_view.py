@@ -45,7 +45,7 @@ class LineView(ActionHost, ScrollView, Painted, can_focus=True, inherit_bindings
     """Subclasses give the lines: `count()`, `plain(n)`, `prefix(n)` and `tone(n)`. Call `changed()` after they changed."""
 
     DEFAULT_CSS = """
-    LineView { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
+    LineView { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; scrollbar-gutter: stable; }
     """
     SCOPE: ClassVar[str] = "text"
 
@@ -94,7 +94,7 @@ class LineView(ActionHost, ScrollView, Painted, can_focus=True, inherit_bindings
         self.refresh()
 
     def _measure(self) -> None:
-        count, width = self.count(), max(self.size.width, 1)
+        count, width = self.count(), max(self.room, 1)
         if self.wrap:
             key = (width, 0)
             if self._starts_for != key or len(self._starts) > count + 1:
@@ -251,7 +251,7 @@ class LineView(ActionHost, ScrollView, Painted, can_focus=True, inherit_bindings
     # --- drawing -----------------------------------------------------------------------------------------------------
 
     def render_line(self, y: int) -> Strip:
-        width = self.size.width
+        width = self.room
         row = y + self.scroll_offset.y
         if row >= self.virtual_size.height:
             return strip_of([], width, self.paint)

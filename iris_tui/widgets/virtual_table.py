@@ -60,7 +60,7 @@ class VirtualTable(ActionHost, ScrollView, Painted, can_focus=True, inherit_bind
     """Draws a RowStore. Call `flush` after the store changed, `tick` once a second, `reordered` after a new order."""
 
     DEFAULT_CSS = """
-    VirtualTable { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
+    VirtualTable { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; scrollbar-gutter: stable; }
     """
     SCOPE: ClassVar[str] = "table"
     BINDINGS = bindings("table")
@@ -93,6 +93,8 @@ class VirtualTable(ActionHost, ScrollView, Painted, can_focus=True, inherit_bind
         self.drawn = 0
         """Lines drawn anew so far: for tests of what a flush costs."""
         self._line = 0
+        self._wanted = ""
+        """The row that was chosen last: the cursor returns to it when a filter had hidden it."""
         self._fitted: list[tuple[ColumnSpec[Any], int]] = []
         self._fitted_for = -1
         self._cache: OrderedDict[str, tuple[tuple[Any, ...], list[Run], Strip]] = OrderedDict()
@@ -121,7 +123,13 @@ class VirtualTable(ActionHost, ScrollView, Painted, can_focus=True, inherit_bind
     def reordered(self) -> None:
         """The store has a new order: keep the selected row where it is on the screen."""
         order = self.store.order
-        self.virtual_size = Size(self.size.width, len(order))
+        self.virtual_size = Size(self.room, len(order))
+        if self._wanted and self._wanted != self.cursor_id and (back := self.store.index(self._wanted)) >= 0:
+            # The chosen row had been filtered out, and is here again.
+            self._choose(self._wanted, back)
+            self._keep_visible()
+            self.refresh()
+            return
         if not order:
             self._line = 0
             self._choose("", 0)
@@ -151,6 +159,7 @@ class VirtualTable(ActionHost, ScrollView, Painted, can_focus=True, inherit_bind
     def touch(self) -> None:
         """From now on the cursor stays with its row: it was chosen."""
         self.touched = True
+        self._wanted = self.cursor_id
 
     def move_to(self, name: str) -> bool:
         """Put the cursor on a row; False if it is not shown."""
@@ -206,6 +215,7 @@ class VirtualTable(ActionHost, ScrollView, Painted, can_focus=True, inherit_bind
         line = min(max(line, 0), len(order) - 1)
         before = self._line
         self._choose(order[line], line)
+        self._wanted = order[line]
         self._keep_visible()
         self.refresh_line(before)
         self.refresh_line(line)
@@ -235,7 +245,7 @@ class VirtualTable(ActionHost, ScrollView, Painted, can_focus=True, inherit_bind
             self._go(line)
 
     def on_resize(self) -> None:
-        self.virtual_size = Size(self.size.width, len(self.store.order))
+        self.virtual_size = Size(self.room, len(self.store.order))
         self.relayout()
         self._keep_visible()
 
@@ -248,7 +258,7 @@ class VirtualTable(ActionHost, ScrollView, Painted, can_focus=True, inherit_bind
     # --- drawing -----------------------------------------------------------------------------------------------------
 
     def _fit(self) -> list[tuple[ColumnSpec[Any], int]]:
-        width = self.size.width
+        width = self.room
         if self._fitted_for != width:
             self._fitted = fit(list(self.view.columns), width - GUTTER)
             self._fitted_for = width
@@ -283,7 +293,7 @@ class VirtualTable(ActionHost, ScrollView, Painted, can_focus=True, inherit_bind
 
     def render_line(self, y: int) -> Strip:
         line = y + self.scroll_offset.y
-        width = self.size.width
+        width = self.room
         order = self.store.order
         row = self.store.get(order[line]) if line < len(order) else None
         if row is None:
