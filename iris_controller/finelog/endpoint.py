@@ -69,8 +69,10 @@ class FolderLock:
                 hint="stop that one first, or give another --data-dir",
             ) from None
         me = {"pid": os.getpid(), "host": socket.gethostname(), "started_ms": time.time_ns() // 1_000_000}
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, json.dumps(me).encode() + b"\n", 0)
+        # It is held all the same when the disk is full.
+        with suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, json.dumps(me).encode() + b"\n", 0)
         return self
 
     def _holder(self) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 from pathlib import Path
 
 import click
@@ -37,14 +35,17 @@ def main() -> None:
 @click.option(
     "--allow-remote", is_flag=True, help="Listen beyond loopback; whoever reaches the port can read and write."
 )
-@click.option("--release", default="", help="Content hash of the code that runs, told in the endpoint file.")
+@click.option(
+    "--release", default="", help="Content hash of the code that runs, for the endpoint file; by default computed."
+)
 def serve(
     data_dir: Path, host: str, port: int, endpoint_file: Path | None, max_bytes: int, allow_remote: bool, release: str
 ) -> None:
     """Takes in and hands out log lines until SIGTERM."""
+    from iris_controller import logs
     from iris_controller.finelog.server import Settings, run
 
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logs.configure()
     settings = Settings(
         data_dir=data_dir,
         host=host,

@@ -145,7 +145,8 @@ def _take_last(
     with file.path.open("rb") as opened:
         header = marker_of(opened.read(FILE_BYTES))
     if findings.losses or header != marker or size < findings.end:
-        # Left as it is for whoever wants to look at it; what comes next goes into a new file.
+        # Left as it is for whoever wants to look at it; what comes next goes into a new file, which takes its place if it
+        # never held a line.
         file.limit_seq = ledger.next_seq
         return None
     ledger.last_file, ledger.synced = file.first_seq, findings.end

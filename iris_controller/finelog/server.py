@@ -23,6 +23,7 @@ import uvloop
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from iris_controller import release
 from iris_controller.finelog.endpoint import Endpoint, FolderLock, process_start_time
 from iris_controller.finelog.service import LogService
 from iris_controller.finelog.store import MAX_BYTES, Store
@@ -36,6 +37,11 @@ log = logging.getLogger("iris.finelog")
 STOP_SECONDS = 5.0
 MAX_MESSAGE_BYTES = 16 << 20
 SERVICE = "iris.v1.LogService"
+
+
+def _is_no_hang_up(record: logging.LogRecord) -> bool:
+    """A caller that went away before it took its answer is nothing that gRPC should write a traceback about."""
+    return not str(record.msg).startswith("ExecuteBatchError")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,7 @@ def run(settings: Settings) -> None:
             f"{settings.host} is reachable from other machines, and finelog knows no credentials",
             hint="bind a loopback address, or give --allow-remote where the network is trusted",
         )
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_no_hang_up)
     # A scan in a thread gives way to the loop after half a millisecond, not five.
     sys.setswitchinterval(0.0005)
     with FolderLock(settings.data_dir):
@@ -102,7 +109,7 @@ async def _serve(settings: Settings, store: Store) -> None:
             start_time=process_start_time(),
             started_ms=time.time_ns() // 1_000_000,
             boot_id=secrets.token_hex(8),
-            release=settings.release,
+            release=settings.release or release.release(),
         )
         if settings.endpoint_file is not None:
             endpoint.write(settings.endpoint_file)

@@ -36,8 +36,8 @@ log = logging.getLogger("iris.finelog")
 READERS = 2
 SLICE_SECONDS = 0.02
 UNSENT_BYTES = 64 << 20
-"""Answers that callers have not taken yet; as this fills up, answers get smaller."""
-MIN_ANSWER_BYTES = 256 << 10
+"""Answers in the making, and those that callers have not taken yet; as this fills up, answers get smaller."""
+MIN_ANSWER_BYTES = 128 << 10
 
 
 class LogService:
@@ -94,10 +94,15 @@ class LogService:
     async def _scan(self, query: Query) -> logs_pb2.FetchLogsResponse:
         loop = asyncio.get_running_loop()
         room = max(MIN_ANSWER_BYTES, min(MAX_ANSWER_BYTES, (UNSENT_BYTES - self._unsent_bytes) // 4))
-        scan = Scan(self._store, query, max_bytes=room)
-        while not await loop.run_in_executor(self._readers, scan.step, SLICE_SECONDS):
-            pass
-        return await loop.run_in_executor(self._readers, scan.answer)
+        # Set aside from the start: many that begin together must not all count on the same room.
+        self._unsent_bytes += room
+        try:
+            scan = Scan(self._store, query, max_bytes=room)
+            while not await loop.run_in_executor(self._readers, scan.step, SLICE_SECONDS):
+                pass
+            return await loop.run_in_executor(self._readers, scan.answer)
+        finally:
+            self._unsent_bytes -= room
 
     def handlers(self) -> grpc.GenericRpcHandler[Any, Any]:
         """What a gRPC server is given."""

@@ -61,7 +61,7 @@ class AppendFile:
             write_all(descriptor, file_header(marker, first_seq))
             sync(descriptor)
             sync_folder(path.parent)
-        except OSError:
+        except BaseException:
             os.close(descriptor)
             with suppress(OSError):
                 path.unlink()
@@ -86,12 +86,12 @@ class AppendFile:
         """Writes `data` and makes it durable. Raises OSError: then none of it counts."""
         try:
             write_all(self._descriptor, data)
-        except OSError:
+        except BaseException:
             self._take_back()
             raise
         try:
             self._sync(self._descriptor)
-        except OSError:
+        except BaseException:
             self.is_trusted = False
             self._take_back()
             raise

@@ -10,7 +10,7 @@ from iris_controller.finelog.reader import Scan
 from iris_core.wire.gen.iris.v1 import common_pb2, logs_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from iris_controller.finelog.store import Store
 
@@ -90,11 +90,14 @@ class Disk:
 
     def __init__(self) -> None:
         self.fault: Exception | None = None
+        self.before_fault: Callable[[], object] | None = None
         self.syncs = 0
 
     def __call__(self, descriptor: int) -> None:
         """Syncs, or raises `fault`."""
         self.syncs += 1
         if self.fault is not None:
+            if self.before_fault is not None:
+                self.before_fault()
             raise self.fault
         os.fdatasync(descriptor)
