@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 MAX_QUEUE_BYTES = 8 << 20
 PUSH_BYTES = 1 << 20
+MAX_LINES = 10_000
 MAX_LINE_BYTES = 256 << 10
 GATHER_SECONDS = 0.05
 PUSH_SECONDS = 10.0
@@ -52,6 +53,7 @@ class LogShipper:
         # Lines that went out of the queue: always those right before the first that waits.
         self._gap = 0
         self._told_lost = 0
+        self._most_lines = MAX_LINES
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
         self._closing = asyncio.Event()
@@ -165,7 +167,7 @@ class LogShipper:
             size = 0
             for entry in self._entries:
                 size += entry.ByteSize()
-                if size > PUSH_BYTES and len(batch.entries) > 1:
+                if batch.entries and (size > PUSH_BYTES or len(batch.entries) >= self._most_lines):
                     break
                 batch.entries.append(entry)
             return batch
@@ -177,8 +179,7 @@ class LogShipper:
             answer, _ = await self._finelog.unary(method("LogService/PushLogs"), request, PUSH_SECONDS)
         except RpcError as error:
             if error.status == "INVALID_ARGUMENT":
-                # It would be refused for ever, and everything behind it would wait.
-                self._give_up(batch)
+                self._refused(batch)
                 return None
             return error.retry_after_ms / 1000
         marks = logs_pb2.PushLogsResponse.FromString(answer).marks
@@ -186,11 +187,17 @@ class LogShipper:
         if mark <= batch.entries[0].number:
             return 0.0
         self._forget_below(mark, batch.entries[0].gap)
+        self._most_lines = MAX_LINES
         return None
 
-    def _give_up(self, batch: logs_pb2.LogBatch) -> None:
+    def _refused(self, batch: logs_pb2.LogBatch) -> None:
+        """It would be refused for ever, and everything behind it would wait: finds the line that is at fault, and lets it go."""
+        self._most_lines = len(batch.entries) // 2
+        if self._most_lines:
+            return
+        self._most_lines = MAX_LINES
         with self._lock:
-            while self._entries and self._entries[0].number <= batch.entries[-1].number:
+            if self._entries and self._entries[0].number <= batch.entries[-1].number:
                 self._drop_first()
 
     def _forget_below(self, number: int, told_lost: int) -> None:

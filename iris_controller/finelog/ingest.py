@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from iris_controller.finelog import batches
+from iris_controller.quiet import QuietLog
 from iris_controller.rpc.errors import RpcError, as_rpc_error, exhausted, unavailable
 from iris_core.wire.gen.iris.v1 import logs_pb2
 
@@ -38,6 +39,7 @@ INLINE_BYTES = 64 << 10
 """A push below it is decoded on the loop, in well under a millisecond; a larger one in a thread."""
 RETRY_BUSY_MS = 200
 RETRY_DISK_MS = 1000
+SAY_SECONDS = 10.0
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -62,6 +64,8 @@ class Ingest:
         self._wake = threading.Condition()
         self._is_closed = False
         self._disk_fault = ""
+        # On a disk that is almost full large pushes fail and small ones do not.
+        self._faults, self._recoveries = QuietLog(log, SAY_SECONDS), QuietLog(log, SAY_SECONDS)
         self._decoder = ThreadPoolExecutor(1, thread_name_prefix="finelog-decode")
         self._writer = threading.Thread(target=self._write_groups, name="finelog-writer")
         self._writer.start()
@@ -144,9 +148,8 @@ class Ingest:
 
     def _disk_fails(self, fault: OSError) -> RpcError:
         what = fault.strerror or str(fault)
-        if what != self._disk_fault:
-            self._disk_fault = what
-            log.error("cannot store lines in %s: %s; pushes are refused until it can", self._store.folder, what)
+        self._disk_fault = what
+        self._faults.warning("cannot store lines in %s: %s; pushes are refused until it can", self._store.folder, what)
         if fault.errno in _FULL:
             return exhausted(
                 f"the log store's disk is full ({what})",
@@ -158,7 +161,7 @@ class Ingest:
 
     def _disk_works(self) -> None:
         if self._disk_fault:
-            log.warning("storing lines in %s works again after: %s", self._store.folder, self._disk_fault)
+            self._recoveries.warning("storing lines in %s works again after: %s", self._store.folder, self._disk_fault)
             self._disk_fault = ""
 
     # On the loop --------------------------------------------------------------------------------------------------------
