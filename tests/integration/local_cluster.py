@@ -195,3 +195,12 @@ class LocalCluster(Place):
             self.assert_nothing_left()
         assert not (self.state / "endpoint.json").exists()
         return self.process.returncode
+
+    def close(self) -> None:
+        """After the test, however it went: ends what runs, and asserts that nothing is left."""
+        if self.process is not None:
+            if self.process.poll() is None:
+                self.end()
+            if self.process.stdout is not None:
+                self.process.stdout.close()
+        self.assert_nothing_left()
