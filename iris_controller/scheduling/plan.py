@@ -149,7 +149,7 @@ class Planner:
         return self._log_start + len(self._log)
 
     def _wake(self, fleet_changed: bool) -> None:
-        """Puts the exhausted shapes back into the queue that the latest changes may have made room for."""
+        """Puts the exhausted shapes back into the queue that the latest changes may have made room or another reason for."""
         new = self._log[max(0, self._woken - self._log_start) :] if self._woken >= self._log_start else None
         self._woken = self._now
         if not fleet_changed and new is not None and not new:
@@ -163,7 +163,7 @@ class Planner:
                 continue
             wanted = shape.device[2] if shape.device is not None else 0
             fits = shape.cpu <= cpu and shape.memory <= memory and wanted <= devices if nodes else False
-            if fleet_changed or new is None or fits:
+            if fleet_changed or new is None or fits or not shape.waits_for_slot.isdisjoint(new):
                 self._enqueue(shape)
 
     def _sync(self, model: Model, job_id: str) -> None:

@@ -14,7 +14,7 @@ from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import Attempt, ChildrenPolicy, Job, JobSpec, Task, Worker
 from iris_core.model.bands import PriorityBand
 from iris_core.model.resources import Device, Resources
-from iris_core.model.states import ACTIVE, TaskState, WorkerHealth
+from iris_core.model.states import ACTIVE, NON_TERMINAL, TaskState, WorkerHealth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -182,8 +182,10 @@ def check_invariants(model: Model) -> None:
 def check_job(model: Model, job: Job) -> None:
     """Counts are those of the tasks; counters are within their limits."""
     assert sum(job.counts) == job.num_tasks, f"{job.job_id} counts {job.counts}"
+    assert min(job.counts) >= 0
     rows = model.tasks.get(job.job_id)
     if rows is None:
+        assert not any(job.counts[state] for state in NON_TERMINAL), f"{job.job_id} ended with {job.counts}"
         return
     counts = [0] * 13
     for task in rows:

@@ -253,6 +253,36 @@ def test_recreate_cancels_and_waits() -> None:
     check_invariants(world.model)
 
 
+def test_an_attempt_that_leaves_or_arrives_in_the_same_batch_counts() -> None:
+    world = World()
+    world.add_worker()
+    ask(world)
+    uid = world.running()
+    with world.batch() as o:
+        kernel.cancel(o, JOB, "x", "", world.now_ms)
+    with world.batch() as o:
+        kernel.observe(o, "w", kernel.Observed(uid, TaskState.KILLED), world.now_ms)
+        assert isinstance(admit(o, NewJob(JOB, "x", 1, job_spec()), world.now_ms), Admitted)
+    with world.batch() as o:
+        kernel.assign(o, world.task(), "w", world.uid(), world.now_ms)
+        again = NewJob(JOB, "x", 1, job_spec(), ExistingPolicy.RECREATE)
+        assert admit(o, again, world.now_ms) == MustWait(JOB)
+    check_invariants(world.model)
+
+
+def test_by_force_nothing_of_the_old_incarnation_is_left_in_the_batch() -> None:
+    world = World()
+    world.add_worker()
+    ask(world)
+    world.running()
+    with world.batch() as o:
+        again = NewJob(JOB, "x", 1, job_spec(), ExistingPolicy.RECREATE)
+        assert isinstance(admit(o, again, world.now_ms, force=True), Admitted)
+        assert not o.attempts and not o.tasks
+    assert not world.model.attempts
+    check_invariants(world.model)
+
+
 def test_recreate_of_a_pending_job_is_immediate() -> None:
     world = World()
     ask(world, tasks=5)

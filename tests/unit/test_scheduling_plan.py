@@ -184,6 +184,17 @@ def test_at_most_eight_tasks_are_set_up_at_once_and_only_those_with_setup_count(
     check_invariants(world.model)
 
 
+def test_when_the_slots_are_free_again_the_reason_is_what_stops_it_then() -> None:
+    world = fleet(1, cpu=BUILDING_LIMIT + 1)
+    world.submit("/u/setup", tasks=20, has_setup=True)
+    world.plan()
+    world.submit("/u/plain", tasks=1)
+    world.plan()
+    world.observe(world.task(0, "/u/setup").attempt_uid, S.RUNNING, "w0")
+    assert world.plan() == []
+    assert explain_pending(world.model, "/u/setup").startswith("waiting for capacity")
+
+
 @pytest.mark.parametrize("spoil", [{"placeable": False}, {"excluded": True}])
 def test_only_healthy_workers_that_can_stage_get_work(spoil: dict[str, bool]) -> None:
     world = fleet(2)
@@ -294,6 +305,34 @@ def test_more_important_work_that_comes_between_two_slices_goes_first() -> None:
     world.submit("/u/urgent", band=PriorityBand.PRODUCTION)  # the slice above is dropped
     plan = world.planner.plan(world.model, max_assignments=10)
     assert plan.assignments[0] == ("/u/urgent", 0, "w0")
+
+
+def test_more_important_work_of_a_shape_that_was_just_woken_goes_first() -> None:
+    world = fleet(1, cpu=2)
+    world.submit("/u/first", cpu=2)
+    world.plan()
+    world.submit("/u/low", cpu=2, band=PriorityBand.BATCH)
+    world.plan()
+    world.observe(world.task(0, "/u/first").attempt_uid, S.SUCCEEDED, "w0")
+    assert world.planner.plan(world.model, budget=lambda: False).assignments == []
+    world.submit("/u/middle", cpu=1)
+    world.submit("/u/high", cpu=2, band=PriorityBand.PRODUCTION)
+    assert [job for job, _, _ in world.plan()] == ["/u/high"]
+
+
+def test_a_long_queue_on_a_busy_fleet_does_not_make_the_search_grow() -> None:
+    world = fleet(4, cpu=50)
+    world.submit(tasks=2_000)
+    for _ in range(20):
+        placed = world.planner.plan(world.model, max_assignments=20)
+        with world.batch() as o:
+            for job_id, index, worker_id in placed.assignments:
+                kernel.assign(o, world.task(index, job_id), worker_id, world.uid(), world.now_ms)
+        with world.batch() as o:
+            for attempt in list(world.model.attempts.values())[:10]:
+                kernel.observe(o, attempt.worker_id, kernel.Observed(attempt.uid, S.SUCCEEDED), world.now_ms)
+    (shape,) = world.planner._shapes.values()
+    assert all(len(search.again) <= 4 for search in shape._tiers.values())
 
 
 def test_a_task_that_comes_back_is_planned_again() -> None:
