@@ -187,11 +187,11 @@ class Controller:
                 dead_after_s=options.dead_after_s,
             ),
         )
-        tasks = TaskService(self.loop, self.readers, self.sessions, self._revision)
+        once = Once(self.readers)
+        tasks = TaskService(self.loop, self.readers, self.sessions, once, self._revision)
         self.hub = WatchHub(
             self.loop, self.boot_id, worker_age_ms=self.sessions.age_ms, finished_tasks=tasks.finished_tasks
         )
-        once = Once(self.readers)
         self.started_at_ms = now_ms()
         about = About(
             cluster=options.config.name,

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import AsyncIterator
 
 from iris_controller.rpc.dispatch import Call, Router
-from iris_controller.rpc.errors import RpcError, exhausted, invalid, not_found
+from iris_controller.rpc.errors import RpcError, exhausted, invalid, not_found, unavailable
 from iris_controller.rpc.launch import SHA256
 from iris_core.contracts import IrisError, ObjectMissing, ObjectStore
 from iris_core.wire.gen.iris.v1 import controller_pb2, worker_pb2
@@ -38,11 +38,21 @@ class Bundles:
             known = self._known[bundle_id] = info.size_bytes
         return known
 
+    async def stored(self, bundle_id: str) -> bool:
+        """Whether the bundle is here. Asks the store off the loop, once for each that is. Raises RpcError."""
+        return bundle_id in self._known or await self._stat(bundle_id) is not None
+
+    async def _stat(self, bundle_id: str) -> int | None:
+        try:
+            return await asyncio.to_thread(self.size, bundle_id)
+        except (OSError, IrisError) as error:
+            raise unavailable(f"the store of bundles does not answer: {error}", code="bundle_store") from error
+
     async def stat_bundle(
         self, request: controller_pb2.StatBundleRequest, call: Call
     ) -> controller_pb2.StatBundleResponse:
         check_id(request.bundle_id)
-        size = await asyncio.to_thread(self.size, request.bundle_id)
+        size = await self._stat(request.bundle_id)
         return controller_pb2.StatBundleResponse(exists=size is not None, size_bytes=size or 0)
 
     async def put_bundle(self, request: controller_pb2.PutBundleRequest, call: Call) -> controller_pb2.PutBundleResponse:

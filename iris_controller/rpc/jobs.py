@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from iris_controller.loop import ControllerLoop
 from iris_controller.rpc.auth import Role
 from iris_controller.rpc.bundles import Bundles
 from iris_controller.rpc.dispatch import Call, Router
-from iris_controller.rpc.errors import RpcError, invalid, not_found, precondition, unavailable
+from iris_controller.rpc.errors import RpcError, invalid, not_found, precondition
 from iris_controller.rpc.launch import job_of, spec_of
 from iris_controller.rpc.once import Once, remember
 from iris_controller.scheduling.order import explain_pending
@@ -23,9 +24,13 @@ from iris_core.live.filters import JOB_FIELDS, JOB_WORDS, job_row
 from iris_core.model.errors import ModelError
 from iris_core.model.filter import Filter, parse_filter
 from iris_core.model.ids import JobId
+from iris_core.model.states import JobState
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
 
 REPLACE_WAIT_S = 120.0
+WAIT_KEPT_S = 60.0
+"""A wait that nobody kept up for so long begins anew."""
+WAITS = 10_000
 RESIDUAL_SCAN = 20_000
 LOCAL_ADMIN = "local_admin"
 SQL_COLUMNS = {
@@ -42,12 +47,15 @@ SQL_COLUMNS = {
     "started": "j.started_at_ms",
     "finished": "j.finished_at_ms",
 }
-SORTS = {
-    controller_pb2.JOB_SORT_UNSPECIFIED: "j.submitted_at_ms",
-    controller_pb2.JOB_SORT_SUBMITTED: "j.submitted_at_ms",
-    controller_pb2.JOB_SORT_NAME: "j.job_id",
-    controller_pb2.JOB_SORT_STATE: "j.state",
+Order = tuple[str, tuple[type[str | int], ...], Callable[[controller_pb2.JobStatus], list[str | int]]]
+_BY_SUBMISSION: Order = ("j.submitted_at_ms", (int,), lambda job: [job.submitted_at_ms])
+SORTS: dict[int, Order] = {
+    controller_pb2.JOB_SORT_UNSPECIFIED: _BY_SUBMISSION,
+    controller_pb2.JOB_SORT_SUBMITTED: _BY_SUBMISSION,
+    controller_pb2.JOB_SORT_NAME: ("j.job_id", (str, int), lambda job: [job.job_id, job.submitted_at_ms]),
+    controller_pb2.JOB_SORT_STATE: ("j.state", (int, int), lambda job: [job.state, job.submitted_at_ms]),
 }
+"""Column, the types of a page's key, and the key of a job."""
 
 
 class JobService:
@@ -69,6 +77,8 @@ class JobService:
         self._bundles = bundles
         self._once = once
         self._revision = revision
+        self._waits: dict[str, tuple[float, float]] = {}
+        """Since when, and when last (monotonic), a submission waited for the attempts of the job it replaces."""
 
     def register(self, router: Router) -> None:
         for name in ("LaunchJob", "GetJobStatus", "GetJobState", "ListJobs", "TerminateJob", "CompleteJob"):
@@ -79,7 +89,7 @@ class JobService:
     ) -> controller_pb2.LaunchJobResponse:
         job = job_of(request, call.identity)
         spec, files = spec_of(request, job, call.identity, self._seal)
-        if spec.bundle_id and self._bundles.size(spec.bundle_id) is None:
+        if spec.bundle_id and not await self._bundles.stored(spec.bundle_id):
             raise precondition(
                 spec.bundle_id, f"bundle {spec.bundle_id} is not stored here", code="bundle_missing", hint="send it again"
             )
@@ -94,18 +104,38 @@ class JobService:
         call.audit(entity=str(job), tasks=new.num_tasks, bundle=spec.bundle_id[:12])
 
         async def work() -> controller_pb2.LaunchJobResponse:
-            deadline = time.monotonic() + REPLACE_WAIT_S
             while True:
-                force = time.monotonic() >= deadline
+                force = self._waited_out(new.job_id)
                 plan = partial(self._plan, new=new, files=files, call=call, force=force)
                 outcome = await self._loop.submit("launch job", plan)
                 if not isinstance(outcome, submit.MustWait):
+                    self._waits.pop(new.job_id, None)
                     return controller_pb2.LaunchJobResponse(job_id=outcome.job_id, incarnation=outcome.incarnation)
-                if call.cancelled.is_set():
-                    raise unavailable(f"{job}: the tasks of the replaced job are still ending", code="still_ending")
-                await self._loop.next_commit(1.0)
+                while not self._waited_out(new.job_id, waiting=True) and self._holds_attempts(new.job_id):
+                    if call.cancelled.is_set():
+                        # Nobody hears the answer; a repeat that joined meanwhile takes over.
+                        raise asyncio.CancelledError
+                    await self._loop.next_commit(1.0)
 
         return await self._once.run(call, controller_pb2.LaunchJobResponse, work)
+
+    def _waited_out(self, job_id: str, waiting: bool = False) -> bool:
+        """Whether the attempts of the job to be replaced have been waited for long enough, however many calls that took.
+
+        `waiting` begins the wait, or goes on with one that somebody kept up until lately.
+        """
+        now = time.monotonic()
+        since, last = self._waits.get(job_id, (now, now))
+        if now - last > WAIT_KEPT_S:
+            since = now
+        if waiting:
+            self._waits[job_id] = (since, now)
+            if len(self._waits) > WAITS:
+                self._waits = {job: wait for job, wait in self._waits.items() if now - wait[1] <= WAIT_KEPT_S}
+        return now - since >= REPLACE_WAIT_S
+
+    def _holds_attempts(self, job_id: str) -> bool:
+        return any(job in self._model.held for job in self._model.subtree(job_id))
 
     @staticmethod
     def _plan(
@@ -131,9 +161,8 @@ class JobService:
         found = await self._readers.run(lambda c: one_job(c, job_id))
         if found is None:
             raise await self.missing(job_id)
-        status, sealed = found
+        status, shown = found
         self._live(status)
-        shown = controller_pb2.LaunchJobRequest.FromString(sealed)
         redact_request(shown)
         return controller_pb2.GetJobStatusResponse(job=status, request=shown, revision=revision)
 
@@ -159,10 +188,10 @@ class JobService:
         return response
 
     async def list_jobs(self, request: controller_pb2.ListJobsRequest, call: Call) -> controller_pb2.ListJobsResponse:
-        page = Page.of(request.page_size, request.page_token, 500, 1_000)
-        sort = SORTS.get(request.sort)
-        if sort is None:
+        if request.sort not in SORTS:
             raise invalid("sort", f"sort {request.sort} is unknown")
+        sort, key, key_of = SORTS[request.sort]
+        page = Page.of(request.page_size, request.page_token, 500, 1_000, key)
         where, values, residual = self._where(request, call)
         revision = self._revision()
         ascending = request.ascending
@@ -178,10 +207,13 @@ class JobService:
                 jobs = rows
                 break
             jobs.extend(r for r in rows if residual.matches(job_row(r, self._loop.now_ms())))
+            if len(jobs) > page.size:
+                del jobs[page.size :]
+                token = Page.token(key_of(jobs[-1]))
             if not token or len(jobs) >= page.size or scanned >= RESIDUAL_SCAN:
                 total, capped = len(jobs), bool(token)
                 break
-            page = Page.of(page.size, token, 500, 1_000)
+            page = Page.of(page.size, token, 500, 1_000, key)
         return controller_pb2.ListJobsResponse(
             jobs=jobs, next_page_token=token, total_count=total, total_capped=capped, revision=revision
         )
@@ -192,8 +224,9 @@ class JobService:
         parts: list[str] = ["1"]
         values: list[object] = []
         if request.states:
-            parts.append(f"j.state IN ({', '.join('?' * len(request.states))})")
-            values.extend(request.states)
+            known = sorted({*request.states} & {*JobState})
+            parts.append(f"j.state IN ({', '.join('?' * len(known))})")
+            values.extend(int(state) for state in known)
         prefixes = [request.prefix.rstrip("/")] if request.prefix else []
         if request.prefix and not request.prefix.startswith("/"):
             raise invalid("prefix", f"prefix {request.prefix!r} does not start with /")
@@ -227,7 +260,7 @@ class JobService:
         trigger = call.identity.principal
 
         def plan(o: Overlay, now_ms: int) -> controller_pb2.TerminateJobResponse:
-            ended = kernel.cancel(o, job_id, trigger, reason, now_ms) if o.job(job_id) is not None else []
+            ended = kernel.cancel(o, job_id, trigger, reason, now_ms)
             response = controller_pb2.TerminateJobResponse(job_ids=ended)
             remember(o, call, response)
             return response
@@ -243,7 +276,7 @@ class JobService:
         trigger = call.identity.principal
 
         def plan(o: Overlay, now_ms: int) -> controller_pb2.CompleteJobResponse:
-            ended = kernel.complete(o, job_id, trigger, now_ms) if o.job(job_id) is not None else []
+            ended = kernel.complete(o, job_id, trigger, now_ms)
             response = controller_pb2.CompleteJobResponse(job_ids=ended)
             remember(o, call, response)
             return response

@@ -5,6 +5,7 @@ The answer is a row in the same transaction as the mutation, so it survives a ki
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -17,32 +18,81 @@ from iris_controller.state.overlay import Overlay, RequestAnswer
 from iris_controller.store.reads import Readers, answer_of
 
 R = TypeVar("R", bound=Message)
+Answered = tuple[str, Message | bytes]
+"""Method and answer."""
+
+RECENT = 256
+RECENT_BYTES = 32 << 20
 
 
 class Once:
-    """Runs mutations once per (principal, method, request id)."""
+    """Runs mutations once per (principal, request id)."""
 
     def __init__(self, readers: Readers) -> None:
         self._readers = readers
         self._flight = SingleFlight()
+        self._recent: OrderedDict[tuple[str, str], tuple[str, bytes]] = OrderedDict()
+        self._recent_bytes = 0
 
     async def run(self, call: Call, kind: type[R], work: Callable[[], Awaitable[R]]) -> R:
-        """The first answer of this request id, or what `work` returns. Raises what `work` raises; a failure is not kept."""
+        """The first answer of this request id, or what `work` returns. Raises what `work` raises; a failure is not kept.
+
+        `work` must `remember` its answer in the batch that it commits.
+        """
+        key = (call.identity.principal, call.request_id)
+        return await self._run(call, kind, work, lambda: self._readers.run(lambda c: answer_of(c, *key)))
+
+    async def run_unstored(self, call: Call, kind: type[R], work: Callable[[], Awaitable[R]]) -> R:
+        """As `run`, for what changes nothing in the state: the latest answers are kept in memory and end with this process."""
+        key = (call.identity.principal, call.request_id)
+
+        async def recent() -> tuple[str, bytes] | None:
+            return self._recent.get(key)
+
+        async def kept() -> R:
+            answer = await work()
+            if call.request_id:
+                self._keep(key, call.method.name, answer.SerializeToString())
+            return answer
+
+        return await self._run(call, kind, kept, recent)
+
+    async def _run(
+        self,
+        call: Call,
+        kind: type[R],
+        work: Callable[[], Awaitable[R]],
+        earlier: Callable[[], Awaitable[tuple[str, bytes] | None]],
+    ) -> R:
         if not call.request_id:
             return await work()
-        principal, request_id = call.identity.principal, call.request_id
+        ours = False
 
-        async def first() -> R:
-            stored = await self._readers.run(lambda c: answer_of(c, principal, request_id))
-            if stored is None:
-                return await work()
-            method, response = stored
-            if method != call.method.name:
-                raise invalid("request_id", f"request id {request_id} was used for {method}", code="request_id_reused")
-            call.replayed = True
-            return kind.FromString(response)
+        async def first() -> Answered:
+            nonlocal ours
+            stored = await earlier()
+            if stored is not None:
+                return stored
+            ours = True
+            return call.method.name, await work()
 
-        return await self._flight.run((principal, request_id), first)
+        method, answer = await self._flight.run((call.identity.principal, call.request_id), first)
+        if method != call.method.name:
+            raise invalid(
+                "request_id", f"request id {call.request_id} was used for {method}", code="request_id_reused"
+            )
+        call.replayed = not ours
+        if isinstance(answer, bytes):
+            return kind.FromString(answer)
+        assert isinstance(answer, kind)
+        return answer
+
+    def _keep(self, key: tuple[str, str], method: str, answer: bytes) -> None:
+        self._recent[key] = (method, answer)
+        self._recent_bytes += len(answer)
+        while len(self._recent) > RECENT or self._recent_bytes > RECENT_BYTES:
+            _, (_, gone) = self._recent.popitem(last=False)
+            self._recent_bytes -= len(gone)
 
 
 def remember(overlay: Overlay, call: Call, response: Message) -> None:

@@ -9,6 +9,7 @@ from iris_controller.loop import ControllerLoop
 from iris_controller.rpc.attach import WorkerSessions, exec_request
 from iris_controller.rpc.dispatch import Call, Router
 from iris_controller.rpc.errors import RpcError, invalid, not_found, precondition
+from iris_controller.rpc.once import Once
 from iris_controller.rpc.views import overlay_reasons
 from iris_controller.state.records import Task
 from iris_controller.store.reads import Page, Readers, one_task, states_of, tasks_page
@@ -43,8 +44,10 @@ class TaskService:
         loop: ControllerLoop,
         readers: Readers,
         sessions: WorkerSessions,
+        once: Once,
         revision: Callable[[], common_pb2.Revision],
     ) -> None:
+        self._once = once
         self._loop = loop
         self._model = loop.model
         self._readers = readers
@@ -76,7 +79,7 @@ class TaskService:
     ) -> controller_pb2.ListTasksResponse:
         job_id = str(JobId.parse(request.job_id))
         call.identity.require_scope(job_id)
-        page = Page.of(request.page_size, request.page_token, 500, 2_000)
+        page = Page.of(request.page_size, request.page_token, 500, 2_000, (int,))
         where = ""
         values: tuple[object, ...] = ()
         residual: Filter | None = None
@@ -108,7 +111,7 @@ class TaskService:
         tasks: list[controller_pb2.TaskStatus] = []
         token = ""
         while True:
-            page = Page.of(0, token, 2_000, 2_000)
+            page = Page.of(0, token, 2_000, 2_000, (int,))
             found = await self._readers.run(partial(tasks_page, job_id=job_id, page=page))
             if found is None:
                 return tasks
@@ -131,14 +134,18 @@ class TaskService:
         call.audit(entity=task.task_id, attempt_uid=uid, program=command[0])
         seconds = request.timeout_seconds or EXEC_DEFAULT_S
         timeout_ms = 0 if seconds < 0 else seconds * 1000
-        reply = await self._sessions.request(
-            task.worker_id,
-            exec_request(uid, command, timeout_ms),
-            None if seconds < 0 else seconds + EXEC_SLACK_S,
-        )
-        if reply.error:
-            return controller_pb2.ExecInContainerResponse(exit_code=-1, error=reply.error)
-        return reply.exec
+
+        async def work() -> controller_pb2.ExecInContainerResponse:
+            reply = await self._sessions.request(
+                task.worker_id,
+                exec_request(uid, command, timeout_ms),
+                None if seconds < 0 else seconds + EXEC_SLACK_S,
+            )
+            if reply.error:
+                return controller_pb2.ExecInContainerResponse(exit_code=-1, error=reply.error)
+            return reply.exec
+
+        return await self._once.run_unstored(call, controller_pb2.ExecInContainerResponse, work)
 
     def running(self, target: str, call: Call) -> tuple[Task, str]:
         """The task whose current attempt executes, and that attempt's uid. Raises RpcError."""

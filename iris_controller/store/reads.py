@@ -27,6 +27,7 @@ from iris_core.wire.gen.iris.v1 import controller_pb2
 
 T = TypeVar("T")
 COUNT_CAP = 10_000
+MAX_TOKEN = 2_000
 READERS = 2
 
 
@@ -68,21 +69,34 @@ class Page:
     after: list[str | int] | None
 
     @classmethod
-    def of(cls, size: int, token: str, default: int, most: int) -> Page:
-        """Raises ModelError on a token that this server did not make."""
+    def of(cls, size: int, token: str, default: int, most: int, key: tuple[type[str | int], ...]) -> Page:
+        """`key` are the types of the sort key. Raises ModelError on a token that this server did not make for that key."""
         if size < 0:
             raise ModelError(f"page_size {size} is negative", field="page_size")
         try:
-            after = json.loads(urlsafe_b64decode(token)) if token else None
-            if after is not None and not (isinstance(after, list) and all(isinstance(v, str | int) for v in after)):
-                raise ValueError
-        except ValueError:
-            raise ModelError("page_token is not one of this server", field="page_token") from None
+            after = _key_of(token, key) if token else None
+        except (ValueError, RecursionError):
+            raise ModelError("page_token is not one of this server for this order", field="page_token") from None
         return cls(min(size or default, most), after)
 
     @staticmethod
     def token(key: list[str | int]) -> str:
         return urlsafe_b64encode(json.dumps(key).encode()).decode()
+
+
+def _key_of(token: str, key: tuple[type[str | int], ...]) -> list[str | int]:
+    """Raises ValueError or RecursionError."""
+    if len(token) > MAX_TOKEN:
+        raise ValueError
+    after = json.loads(urlsafe_b64decode(token))
+    if not isinstance(after, list) or [type(value) for value in after] != list(key):
+        raise ValueError
+    for value in after:
+        if isinstance(value, str):
+            value.encode()
+        elif not -(1 << 63) <= value < 1 << 63:
+            raise ValueError
+    return after
 
 
 JOB_ROW = """
@@ -174,7 +188,9 @@ def attempt_status(row: sqlite3.Row, current: str) -> controller_pb2.AttemptStat
     )
 
 
-def one_job(connection: sqlite3.Connection, job_id: str) -> tuple[controller_pb2.JobStatus, bytes] | None:
+def one_job(
+    connection: sqlite3.Connection, job_id: str
+) -> tuple[controller_pb2.JobStatus, controller_pb2.LaunchJobRequest] | None:
     """The job and its sealed request, or None."""
     row = connection.execute(f"{JOB_ROW} WHERE j.job_id = ?", (job_id,)).fetchone()
     if row is None:
@@ -182,7 +198,7 @@ def one_job(connection: sqlite3.Connection, job_id: str) -> tuple[controller_pb2
     request = controller_pb2.LaunchJobRequest.FromString(row["request_proto"])
     for name, data in connection.execute("SELECT filename, data FROM job_workdir_files WHERE job_id = ?", (job_id,)):
         request.entrypoint.workdir_files[name] = data
-    return job_status(row), request.SerializeToString()
+    return job_status(row), request
 
 
 def workdir_files(connection: sqlite3.Connection, job_id: str) -> dict[str, bytes]:
@@ -231,7 +247,7 @@ def jobs_page(
 ) -> tuple[list[controller_pb2.JobStatus], str, int, bool]:
     """Jobs by `sort` (a column of ours, never a caller's text) then submission; token, total, total capped."""
     capped = connection.execute(
-        f"SELECT count(*) FROM (SELECT 1 FROM jobs j JOIN job_config c ON c.job_id = j.job_id WHERE {where} LIMIT ?)",
+        f"SELECT count(*) FROM (SELECT 1 FROM jobs j WHERE {where} LIMIT ?)",
         (*values, COUNT_CAP + 1),
     ).fetchone()[0]
     order = "ASC" if ascending else "DESC"
@@ -240,8 +256,6 @@ def jobs_page(
     columns = key.split(", ")
     resume = ""
     if page.after is not None:
-        if len(page.after) != len(columns):
-            raise ModelError("page_token belongs to another sort order", field="page_token")
         resume = f" AND ({key}) {beyond} ({', '.join('?' * len(columns))})"
     rows = connection.execute(
         f"{JOB_ROW} WHERE {where}{resume} ORDER BY {', '.join(f'{c} {order}' for c in columns)} LIMIT ?",
@@ -249,8 +263,7 @@ def jobs_page(
     ).fetchall()
     token = ""
     if len(rows) > page.size:
-        last = rows[page.size - 1]
-        token = Page.token([last[c.removeprefix("j.")] for c in columns])
+        token = Page.token([rows[page.size - 1][c.removeprefix("j.")] for c in columns])
     return [job_status(row) for row in rows[: page.size]], token, min(capped, COUNT_CAP), capped > COUNT_CAP
 
 
