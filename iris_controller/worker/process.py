@@ -1,6 +1,6 @@
 """One process of an attempt, and the set of all of them.
 
-A child is a session of its own, started by Popen and watched through a pidfd in the loop: no thread, no helper process and no
+A child is a session of its own, started by Popen and watched through a pidfd in the loop: no thread, no process in between and no
 code of ours between fork and exec. The set is the control group where there is one, otherwise what the process table says; ending
 an attempt means acting on the set until it is empty, never on the main process alone.
 """
