@@ -28,6 +28,9 @@ from benchmarks import yardsticks
 
 R = TypeVar("R")
 BIN = Path(sys.executable).parent
+KEPT_S = 2
+"""A connection idle for longer is opened anew: servers close them, each after a time of its own."""
+
 DONE = ("SUCCEEDED", "FAILED", "KILLED", "WORKER_FAILED", "UNSCHEDULABLE")
 
 
@@ -42,9 +45,13 @@ class Cluster:
     service: str
     connection: http.client.HTTPConnection
     headers: dict[str, str]
+    last_call: float = 0.0
 
     def call(self, method: str, body: dict[str, Any]) -> dict[str, Any]:
         """One unary RPC. Raises RuntimeError with the server's answer."""
+        if time.monotonic() - self.last_call > KEPT_S:
+            self.connection.close()
+        self.last_call = time.monotonic()
         self.connection.request("POST", f"/{self.service}/{method}", json.dumps(body), self.headers)
         answer = self.connection.getresponse()
         text = answer.read()

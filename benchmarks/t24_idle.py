@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,7 @@ def family(process: psutil.Process) -> dict[str, psutil.Process]:
     found: dict[str, psutil.Process] = {}
     for child in [process, *process.children(recursive=True)]:
         name = role(child) or "client process"
-        same = sum(known.startswith(name) for known in found)
+        same = sum(re.fullmatch(rf"{name}( \d+)?", known) is not None for known in found)
         found[f"{name} {same + 1}" if same else name] = child
     return found
 
