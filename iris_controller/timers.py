@@ -10,11 +10,16 @@ import asyncio
 import heapq
 import time
 from collections.abc import Callable
+from functools import partial
 
 from iris_controller.loop import Committed, ControllerLoop
 from iris_controller.state import kernel
+from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import Attempt, Job
-from iris_core.model.states import TERMINAL
+from iris_core.model.states import JOB_TERMINAL, TERMINAL
+
+Name = tuple[str, str, int]
+"""Kind, job id or attempt uid, incarnation."""
 
 
 class Timers:
@@ -23,8 +28,9 @@ class Timers:
     def __init__(self, loop: ControllerLoop, clock: Callable[[], float] = time.monotonic) -> None:
         self._loop = loop
         self._clock = clock
-        self._heap: list[tuple[float, str, str, int]] = []
-        self._armed: set[tuple[str, str, int]] = set()
+        self._heap: list[tuple[float, Name]] = []
+        self._armed: set[Name] = set()
+        """What in the heap still counts."""
         self._wake = asyncio.Event()
         now_ms = loop.now_ms()
         for job in loop.model.jobs.values():
@@ -33,58 +39,94 @@ class Timers:
             self._arm_attempt(attempt, now_ms)
         loop.on_commit(self._committed)
 
+    @property
+    def waiting(self) -> int:
+        """Entries held, of ended work too."""
+        return len(self._heap)
+
     def _committed(self, batch: Committed) -> None:
+        jobs = self._loop.model.jobs
         for job_id in batch.changes.new_jobs:
-            job = self._loop.model.jobs.get(job_id)
+            job = jobs.get(job_id)
             if job is not None:
                 self._arm_job(job, batch.now_ms)
+        for job_id in batch.changes.jobs:
+            job = jobs.get(job_id)
+            if job is not None and job.scheduling_deadline_ms is not None and job.state in JOB_TERMINAL:
+                self._armed.discard(("scheduling", job_id, job.submitted_at_ms))
         for attempt in batch.changes.attempts.values():
             self._arm_attempt(attempt, batch.now_ms)
+        if len(self._heap) > 2 * len(self._armed) + 1_000:
+            self._heap = [entry for entry in self._heap if entry[1] in self._armed]
+            heapq.heapify(self._heap)
 
     def _arm_job(self, job: Job, now_ms: int) -> None:
         if job.scheduling_deadline_ms is None or job.job_id not in self._loop.model.pending:
             return
         original = job.spec.scheduling_timeout_ms
-        self._arm("scheduling", job.job_id, job.submitted_at_ms, job.scheduling_deadline_ms - now_ms, original)
+        name = ("scheduling", job.job_id, job.submitted_at_ms)
+        self._arm(name, job.scheduling_deadline_ms - now_ms, original)
 
     def _arm_attempt(self, attempt: Attempt, now_ms: int) -> None:
+        name = ("execution", attempt.uid, 0)
         if attempt.started_at_ms is None or attempt.finished_at_ms is not None or attempt.state in TERMINAL:
+            self._armed.discard(name)
             return
         job = self._loop.model.jobs.get(attempt.job_id)
         if job is None or not job.spec.timeout_ms:
             return
         original = job.spec.timeout_ms
-        self._arm("execution", attempt.uid, 0, attempt.started_at_ms + original - now_ms, original)
+        self._arm(name, attempt.started_at_ms + original - now_ms, original)
 
-    def _arm(self, kind: str, key: str, incarnation: int, remaining_ms: int, original_ms: int) -> None:
-        name = (kind, key, incarnation)
+    def _arm(self, name: Name, remaining_ms: int, original_ms: int) -> None:
         if name in self._armed:
             return
         self._armed.add(name)
         remaining = min(max(remaining_ms, 0), original_ms) / 1000
-        heapq.heappush(self._heap, (self._clock() + remaining, *name))
+        heapq.heappush(self._heap, (self._clock() + remaining, name))
         self._wake.set()
 
     async def run(self) -> None:
         """Runs for ever."""
         while True:
             self._wake.clear()
+            self.fire()
             wait = self._heap[0][0] - self._clock() if self._heap else None
-            if wait is None or wait > 0:
-                try:
-                    async with asyncio.timeout(wait):
-                        await self._wake.wait()
-                except TimeoutError:
-                    pass
+            try:
+                async with asyncio.timeout(wait):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    def fire(self) -> int:
+        """Posts everything that is due. Returns how much."""
+        fired = 0
+        while self._heap and self._heap[0][0] <= self._clock():
+            name = heapq.heappop(self._heap)[1]
+            if name not in self._armed:
                 continue
-            _, kind, key, incarnation = heapq.heappop(self._heap)
-            self._armed.discard((kind, key, incarnation))
+            self._armed.discard(name)
+            kind, key, incarnation = name
             if kind == "execution":
-                self._loop.post("execution timeout", lambda o, ms, uid=key: kernel.time_out(o, uid, ms))  # type: ignore[misc]
+                self._loop.post("execution timeout", partial(_time_out, key))
+            elif self._is_current(key, incarnation):
+                self._loop.post("scheduling timeout", partial(_expire, key, incarnation))
             else:
-                job = self._loop.model.jobs.get(key)
-                if job is not None and job.submitted_at_ms == incarnation:
-                    self._loop.post(
-                        "scheduling timeout",
-                        lambda o, ms, job_id=key: kernel.expire_scheduling(o, job_id, ms),  # type: ignore[misc]
-                    )
+                continue
+            fired += 1
+        return fired
+
+    def _is_current(self, job_id: str, incarnation: int) -> bool:
+        job = self._loop.model.jobs.get(job_id)
+        return job is not None and job.submitted_at_ms == incarnation
+
+
+def _time_out(attempt_uid: str, o: Overlay, now_ms: int) -> None:
+    kernel.time_out(o, attempt_uid, now_ms)
+
+
+def _expire(job_id: str, incarnation: int, o: Overlay, now_ms: int) -> None:
+    """The name may have been given to another job while the command waited."""
+    job = o.job(job_id)
+    if job is not None and job.submitted_at_ms == incarnation:
+        kernel.expire_scheduling(o, job_id, now_ms)

@@ -10,6 +10,7 @@ import bisect
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from iris_core.model.states import DISPATCHED, JOB_TERMINAL, TaskState
@@ -275,7 +276,7 @@ class Model:
         excess = len(self.terminal) - TERMINAL_KEPT
         if excess <= 0:
             return
-        for job_id in list(self.terminal)[: excess + 100]:
+        for job_id in list(islice(self.terminal, excess + 100)):
             if excess <= 0:
                 return
             if self.children.get(job_id) or job_id in self.held:

@@ -166,7 +166,9 @@ def statements(overlay: Overlay, now_ms: int, forget_before_ms: int | None = Non
         found.append((UPDATE_TASKS, (json.dumps([_task_row(overlay, t) for t in overlay.tasks.values()]),)))
     if overlay.attempts:
         found.append((UPSERT_ATTEMPTS, (json.dumps([_attempt_row(a) for a in overlay.attempts.values()]),)))
-        found.append((UPDATE_COMMITTED, (json.dumps(list(_committed(overlay))),)))
+    committed = list(_committed(overlay))
+    if committed:
+        found.append((UPDATE_COMMITTED, (json.dumps(committed),)))
     if overlay.jobs:
         found.append((UPDATE_JOBS, (json.dumps([_job_row(j) for j in overlay.jobs.values()]),)))
     found.extend(
@@ -323,12 +325,21 @@ def _attempt_row(attempt: Attempt) -> list[object]:
 
 def _committed(overlay: Overlay) -> Iterable[list[object]]:
     touched: dict[str, Usage] = {}
-    for attempt in overlay.attempts.values():
-        usage = touched.get(attempt.worker_id)
+
+    def usage_of(worker_id: str) -> Usage:
+        usage = touched.get(worker_id)
         if usage is None:
-            usage = touched[attempt.worker_id] = overlay.model.usage_of(attempt.worker_id).copy()
+            usage = touched[worker_id] = overlay.model.usage_of(worker_id).copy()
+        return usage
+
+    if not overlay.model.held.keys().isdisjoint(overlay.deleted_jobs):
+        for gone in overlay.model.attempts.values():
+            if gone.job_id in overlay.deleted_jobs:
+                usage_of(gone.worker_id).add(gone.resources, -1, False)
+    for attempt in overlay.attempts.values():
+        usage = usage_of(attempt.worker_id)
         old = overlay.model.attempts.get(attempt.uid)
-        if old is not None and old.finished_at_ms is None:
+        if old is not None and old.finished_at_ms is None and old.job_id not in overlay.deleted_jobs:
             usage.add(old.resources, -1, False)
         if attempt.finished_at_ms is None:
             usage.add(attempt.resources, 1, False)

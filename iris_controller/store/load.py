@@ -22,6 +22,16 @@ JOB_COLUMNS = """
   FROM jobs j JOIN job_config c ON c.job_id = j.job_id
 """
 
+STILL_NEEDED = f"""
+  WITH RECURSIVE up(id) AS (
+    SELECT parent_job_id FROM jobs WHERE state IN ({", ".join(str(int(s)) for s in LIVE)}) AND parent_job_id IS NOT NULL
+    UNION SELECT t.job_id FROM task_attempts a JOIN tasks t ON t.task_id = a.task_id WHERE a.finished_at_ms IS NULL
+      AND a.worker_id IS NOT NULL
+    UNION SELECT j.parent_job_id FROM up JOIN jobs j ON j.job_id = up.id WHERE j.parent_job_id IS NOT NULL
+  ) {JOB_COLUMNS} WHERE j.job_id IN (SELECT id FROM up)
+"""
+"""Jobs with a running descendant or an attempt that is still on its worker, however long ago they ended."""
+
 
 def load_model(connection: sqlite3.Connection) -> Model:
     """Reads everything the model holds. Raises sqlite3.Error."""
@@ -34,6 +44,8 @@ def load_model(connection: sqlite3.Connection) -> Model:
             f"{JOB_COLUMNS} WHERE NOT ({live}) ORDER BY j.submitted_at_ms DESC LIMIT ?", (TERMINAL_KEPT,)
         )
         jobs.extend(_job(row) for row in recent)
+        known = {j.job_id for j in jobs}
+        jobs.extend(_job(row) for row in connection.execute(STILL_NEEDED) if row["job_id"] not in known)
         jobs.sort(key=lambda j: j.submitted_at_ms)
         model.load(jobs, _tasks(connection), _attempts(connection), _workers(connection))
         newest = connection.execute("SELECT max(submitted_at_ms), max(priority_insertion + num_tasks) FROM jobs").fetchone()
