@@ -34,7 +34,7 @@ RESTART_WINDOW_S: Final = 60.0
 POLL_S: Final = 0.2
 PR_SET_PDEATHSIG: Final = 1
 
-NEEDED: Final = ("starlette", "uvicorn", "uvloop", "structlog", "zstandard", "psutil", "grpc_health", "grpc_reflection")
+NEEDED: Final = ("starlette", "uvicorn", "uvloop", "prometheus_client", "psutil", "grpc_health", "grpc_reflection")
 """Modules of the `controller` extra without which it cannot start."""
 
 CONFIG: Final = """\

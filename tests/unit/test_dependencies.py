@@ -105,6 +105,14 @@ def test_everything_declared_is_imported() -> None:
     assert unused == set()
 
 
+def test_a_local_cluster_asks_for_what_the_extra_brings() -> None:
+    """Its check runs before anything is started, so a name too many would refuse an install that is complete."""
+    from providers.local.cluster import NEEDED
+
+    extra = names(project()["optional-dependencies"]["controller"]) - FOR_OPERATORS
+    assert set(NEEDED) == {module_of(package) for package in extra}
+
+
 def test_locks_name_no_place_and_pin_everything() -> None:
     for lock in (ROOT / "requirements").glob("*.txt"):
         lines = [line.rstrip(" \\") for line in lock.read_text().splitlines()]
