@@ -12,15 +12,14 @@ unless `--traceback` asks for it.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from iris_core.contracts import IrisError, RpcFailed
-
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from iris_core.contracts import IrisError
 
 OK: Final = 0
 FAILED: Final = 1
@@ -78,10 +77,13 @@ class Diagnostics:
 
     def fail(self, error: IrisError) -> int:
         """Prints the error and returns its exit code."""
+        from iris_core.contracts import RpcFailed
         from iris_core.model.redact import redact_text
         from iris_core.model.text import one_line
 
         if self.json_errors:
+            import json
+
             self._write(json.dumps({"error": error_object(error)}, ensure_ascii=False))
             return error.exit_code
         message, hint = one_line(redact_text(error.message)), one_line(redact_text(error.hint))
@@ -93,6 +95,7 @@ class Diagnostics:
 
 def error_object(error: IrisError) -> dict[str, Any]:
     """The error as programs read it: `message`, `hint`, and for a server's error its status and detail."""
+    from iris_core.contracts import RpcFailed
     from iris_core.model.redact import redact_text
 
     fields: dict[str, Any] = {
@@ -118,49 +121,50 @@ def guarded(diagnostics: Diagnostics, body: Callable[[], object], finish: Callab
     A body that returns a number means that exit code. Every exception ends here.
     """
     try:
-        code = _outcome(diagnostics, body)
+        try:
+            code = body()
+        except (PipeClosed, BrokenPipeError):
+            raise
+        except Exception as error:
+            code = _failed(diagnostics, error)
         finish()
-        return code
     except (PipeClosed, BrokenPipeError):
         _silence(sys.stdout)
         return PIPE_CLOSED
-    except IrisError as error:
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
         # Standard output could not be written to its end.
         _silence(sys.stdout)
-        return diagnostics.fail(error)
-    except KeyboardInterrupt:
-        return INTERRUPTED
+        return _failed(diagnostics, error)
+    return code if isinstance(code, int) and not isinstance(code, bool) else OK
 
 
-def _outcome(diagnostics: Diagnostics, body: Callable[[], object]) -> int:
+def _failed(diagnostics: Diagnostics, error: Exception) -> int:
     import click
 
-    try:
-        code = body()
-    except click.exceptions.Exit as end:
-        return end.exit_code
-    except click.Abort:
+    if isinstance(error, click.exceptions.Exit):
+        return error.exit_code
+    if isinstance(error, click.Abort):
         return INTERRUPTED
-    except click.exceptions.NoArgsIsHelpError as error:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
         diagnostics.note(error.format_message())
         return USAGE
-    except click.ClickException as error:
+    if isinstance(error, click.ClickException):
         return diagnostics.fail(_from_click(error))
-    except (PipeClosed, BrokenPipeError):
-        raise
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except IrisError as error:
+    from iris_core.contracts import IrisError
+
+    if isinstance(error, IrisError):
         if diagnostics.traceback:
             _traceback()
         return diagnostics.fail(error)
-    except Exception as error:
-        return diagnostics.fail(_unexpected(diagnostics, error))
-    return code if isinstance(code, int) and not isinstance(code, bool) else OK
+    return diagnostics.fail(_unexpected(diagnostics, error))
 
 
 def _from_click(error: Any) -> IrisError:
     import click
+
+    from iris_core.contracts import IrisError
 
     text = error.format_message().rstrip(".")
     failed = IrisError(text)
@@ -176,6 +180,7 @@ def _from_click(error: Any) -> IrisError:
 
 
 def _unexpected(diagnostics: Diagnostics, error: Exception) -> IrisError:
+    from iris_core.contracts import IrisError
     from iris_core.model.errors import ModelError
 
     if isinstance(error, ModelError):

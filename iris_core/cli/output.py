@@ -6,23 +6,19 @@ what a machine reads is the original. Must never decide what a command shows.
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import os
-import re
 import sys
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from iris_core.cli.diagnostics import PipeClosed
-from iris_core.contracts import IrisError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_SCREENED: Final = re.compile(
-    "[\x7f-\x9f\xad\u034f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff\ud800-\udfff\U000e0000-\U000e007f]"
-)
+    from iris_core.contracts import IrisError
+
+_SCREENED: Final = "[\x7f-\x9f\xad\u034f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff\ud800-\udfff\U000e0000-\U000e007f]"
+"""What could steer a terminal, or that no encoding carries: a pattern."""
 
 Format = Literal["table", "wide", "json", "jsonl", "csv", "name"]
 FORMATS: Final[tuple[Format, ...]] = ("table", "wide", "json", "jsonl", "csv", "name")
@@ -88,11 +84,18 @@ def flush() -> None:
         raise _failed(error) from None
     except (ValueError, AttributeError):
         if data:
-            raise IrisError("standard output is closed") from None
+            raise _error("standard output is closed") from None
 
 
 def _failed(error: OSError) -> IrisError:
-    return IrisError(f"cannot write to standard output: {(error.strerror or str(error)).lower()}")
+    return _error(f"cannot write to standard output: {(error.strerror or str(error)).lower()}")
+
+
+def _error(message: str) -> IrisError:
+    # Help and completion write too, and should not load what only failures need.
+    from iris_core.contracts import IrisError
+
+    return IrisError(message)
 
 
 # --- machine formats ---------------------------------------------------------------------------------------------------
@@ -100,20 +103,30 @@ def _failed(error: OSError) -> IrisError:
 
 def as_json(value: object) -> str:
     """JSON of several lines, keys in their order, text as it is."""
+    import json
+
     return _encodable(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def as_json_line(value: object) -> str:
     """JSON on one line."""
+    import json
+
     return _encodable(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def _encodable(text: str) -> str:
     """Characters that could steer a terminal, or that no encoding carries, go as JSON escapes, which mean the same."""
-    return _SCREENED.sub(lambda match: _json_escape(match[0]), text) if not text.isascii() or "\x7f" in text else text
+    if text.isascii() and "\x7f" not in text:
+        return text
+    import re
+
+    return re.sub(_SCREENED, lambda match: _json_escape(match[0]), text)
 
 
 def _json_escape(character: str) -> str:
+    import json
+
     return json.dumps(character)[1:-1] if character != "\x7f" else "\\u007f"
 
 
@@ -128,6 +141,9 @@ def harmless(text: str) -> str:
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
     """Rows of CSV: RFC 4180 quoting, `\\n` at the end of a row, nothing for None; nested values as JSON."""
+    import csv
+    import io
+
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     for row in rows:
@@ -141,5 +157,7 @@ def _csv_cell(value: object) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (dict, list)):
+        import json
+
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return harmless(value) if isinstance(value, str) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -34,12 +35,23 @@ Examples:
 """
 
 
+def help_width() -> int:
+    """Cells of a help text's line: the terminal's less a margin, at most 100."""
+    named = os.environ.get("COLUMNS", "")
+    try:
+        cells = int(named) if named else os.get_terminal_size(1).columns
+    except (OSError, ValueError):
+        cells = 80
+    return max(min(cells, 100) - 2, 50)
+
+
 @click.group(
     cls=LazyGroup,
     table=COMMANDS,
     epilog=EPILOG,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    # The width is found here, because click would load all of shutil for it.
+    context_settings={"help_option_names": ["-h", "--help"], "terminal_width": help_width()},
 )
 @click.option(
     "--cluster",

@@ -6,7 +6,6 @@ Commands reach it as `@click.pass_obj`. Must never dial before `client` is asked
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from iris_core.cli.diagnostics import Diagnostics
@@ -25,29 +24,35 @@ if TYPE_CHECKING:
     Console = Callable[[Target], int]
 
 
-@dataclass(slots=True)
 class Session:
     """The root options, and what hangs on them.
 
-    `program` is the name the operator typed, for hints; `opener` and `console` are replaced by tests and by the console program.
+    `program` is the name the operator typed, for hints, and `argv` the words behind it. `opener` replaces the connection, for tests. `console` opens the console on a
+    cluster, None where there is none. `alone` is what a command line without a command does, None = it is a usage error.
     """
 
-    program: str = "iris-core"
-    cluster: str = ""
-    config: str = ""
-    controller_url: str = ""
-    transport: Transport = "auto"
-    read_only: bool = False
-    argv: tuple[str, ...] = ()
-    """The words of this run without the program, as typed."""
-    diagnostics: Diagnostics = field(default_factory=Diagnostics)
-    opener: Opener | None = None
-    console: Console | None = None
-    """Opens the console on a cluster; None where there is no console."""
-    alone: Callable[[Session], int] | None = None
-    """What a command line without a command does; None = it is a usage error."""
-    _target: Target | None = None
-    _client: Client | None = None
+    def __init__(
+        self,
+        *,
+        program: str = "iris-core",
+        argv: tuple[str, ...] = (),
+        opener: Opener | None = None,
+        console: Console | None = None,
+        alone: Callable[[Session], int] | None = None,
+    ) -> None:
+        self.program = program
+        self.argv = argv
+        self.opener = opener
+        self.console = console
+        self.alone = alone
+        self.cluster = ""
+        self.config = ""
+        self.controller_url = ""
+        self.transport: Transport = "auto"
+        self.read_only = False
+        self.diagnostics = Diagnostics()
+        self._target: Target | None = None
+        self._client: Client | None = None
 
     @property
     def target(self) -> Target:
