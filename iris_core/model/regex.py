@@ -97,6 +97,8 @@ def _compile(pattern: str) -> tuple[Any, str]:
 
     options = re2.Options()
     options.log_errors = False
+    # Whether and where a pattern matches is all that is asked: groups would take a slower engine.
+    options.never_capture = True
     options.max_mem = MAX_MEMORY
     try:
         return re2.compile(pattern, options), ""
