@@ -49,7 +49,6 @@ class IrisApp(ActionHost, TypeAhead, inherit_bindings=False):
     SCOPE: ClassVar[str] = "app"
     BINDINGS = bindings("app")
     CSS = """
-    Screen { background: $background; }
     Toast { max-width: 70; }
     """
 

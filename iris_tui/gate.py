@@ -41,7 +41,8 @@ class GatePlan:
     """What is to be confirmed.
 
     Attributes:
-        verb: "Cancel", "Complete": the word on the button.
+        verb: "Cancel", "Complete".
+        button: What the button that goes ahead says; never a bare "Cancel", which dialogs use for going back.
         what: The targets in words: "1 job".
         effects: What will happen, one line each.
         command: The equivalent command line.
@@ -59,6 +60,18 @@ class GatePlan:
     command: str
     hidden: int = 0
     changed: Callable[[], str] | None = None
+    button: str = ""
+
+
+class Tick(Checkbox):
+    """A box that is empty until it is ticked, also without colours."""
+
+    BUTTON_LEFT = "["
+    BUTTON_RIGHT = "]"
+
+    @property
+    def BUTTON_INNER(self) -> str:  # type: ignore[override]
+        return "x" if self.value else " "
 
 
 class GateScreen(ModalScreen[bool]):
@@ -75,7 +88,7 @@ class GateScreen(ModalScreen[bool]):
     GateScreen #gate-changed { color: $warning; text-style: bold; display: none; }
     GateScreen #gate-command { color: $text-muted; }
     GateScreen Horizontal { height: auto; margin-top: 1; align-horizontal: right; }
-    GateScreen Button { margin-left: 2; min-width: 12; height: 1; border: none; }
+    GateScreen Button { margin-left: 2; min-width: 12; }
     GateScreen Button:focus { text-style: bold reverse; }
     GateScreen Checkbox, GateScreen Input { border: none; padding: 0; height: 1; background: $surface; }
     GateScreen Input { background: $background; }
@@ -109,13 +122,13 @@ class GateScreen(ModalScreen[bool]):
             yield Static("", id="gate-changed", markup=False)
             yield Static(f"same as: {one_line(plan.command)}", id="gate-command", markup=False)
             if plan.tier == 2:
-                yield Checkbox("I have read the list", id="gate-read", compact=True)
+                yield Tick("I have read the list", id="gate-read", compact=True)
             if plan.tier >= 3:
                 yield Static(f"Type the cluster's name, {one_line(plan.cluster)}, to go ahead:", markup=False)
                 yield Input(id="gate-name", compact=True)
             with Horizontal():
-                yield Button("Back", id="gate-cancel")
-                yield Button(plan.verb, id="gate-confirm", variant="error", disabled=plan.tier >= 2)
+                yield Button("Back (Esc)", id="gate-cancel", compact=True)
+                yield Button(plan.verb, id="gate-confirm", variant="error", disabled=plan.tier >= 2, compact=True)
 
     def _target_lines(self) -> list[str]:
         targets = self.plan.targets
@@ -170,7 +183,7 @@ class QuitScreen(ModalScreen[bool]):
     QuitScreen #quit { width: 60; max-width: 96%; height: auto; background: $surface; border: tall $primary; padding: 0 1; }
     QuitScreen #quit-title { text-style: bold; }
     QuitScreen Horizontal { height: auto; margin-top: 1; align-horizontal: right; }
-    QuitScreen Button { margin-left: 2; min-width: 10; height: 1; border: none; }
+    QuitScreen Button { margin-left: 2; min-width: 12; }
     QuitScreen Button:focus { text-style: bold reverse; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -190,8 +203,8 @@ class QuitScreen(ModalScreen[bool]):
             yield Static("Quit the console?", id="quit-title", markup=False)
             yield Static(self._note, markup=False)
             with Horizontal():
-                yield Button("Quit (y)", id="quit-go")
-                yield Button("Stay (n)", id="quit-stay")
+                yield Button("Quit (y)", id="quit-go", compact=True)
+                yield Button("Stay (n)", id="quit-stay", compact=True)
 
     @on(Button.Pressed, "#quit-go")
     def action_go(self) -> None:
@@ -210,7 +223,7 @@ class MenuScreen(ModalScreen[str]):
     MenuScreen #menu { width: 66; max-width: 96%; height: auto; background: $surface; border: tall $primary; padding: 0 1; }
     MenuScreen #menu-title { text-style: bold; }
     MenuScreen #menu-note { color: $text-muted; }
-    MenuScreen Button { width: 1fr; height: 1; border: none; content-align: left middle; background: $surface; }
+    MenuScreen Button { width: 1fr; text-align: left; content-align: left middle; background: $surface; }
     MenuScreen Button:focus { text-style: bold reverse; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -232,7 +245,7 @@ class MenuScreen(ModalScreen[str]):
         with Vertical(id="menu"):
             yield Static(self._title, id="menu-title", markup=False)
             for key, action_id, title in self.entries:
-                yield Button(Content(f"{key}  {title}"), name=action_id)
+                yield Button(Content(f"{key}  {title}"), name=action_id, compact=True)
             if self._note:
                 yield Static(self._note, id="menu-note", markup=False)
 

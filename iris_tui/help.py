@@ -13,6 +13,7 @@ from iris_tui.keymap import shown_keys
 def help_lines(active: Iterable[str], *, read_only: bool) -> list[tuple[str, Tone]]:
     """All actions by scope, those of the active scopes first. In read-only mode, what changes the cluster is left out."""
     first = list(dict.fromkeys(scope for scope in active if scope in SCOPES))
+    first.sort(key=lambda scope: scope == "table")  # moving is what everybody guesses
     lines: list[tuple[str, Tone]] = []
     if read_only:
         lines += [("Read-only: nothing here can change the cluster.", Tone.WARN), ("", Tone.PLAIN)]

@@ -32,7 +32,7 @@ class ConsoleScreen(ActionHost, Screen[None]):
     """A full screen. Subclasses give `body()`, `flush()`, `tick()` and `title_text()`."""
 
     DEFAULT_CSS = """
-    ConsoleScreen { layers: base; }
+    ConsoleScreen { background: $background; }
     """
     AUTO_FOCUS: ClassVar[str | None] = None
 

@@ -134,8 +134,7 @@ class JobsScreen(ConsoleScreen):
 
         async def work() -> None:
             try:
-                order, matched = await in_thread(plan.order, name="order")
-                store.adopt(order, matched)
+                store.adopt(await in_thread(plan.order, name="order"))
                 self.table.reordered()
             finally:
                 self._ordering = False
@@ -204,7 +203,9 @@ class JobsScreen(ConsoleScreen):
         if self.filter is not None:
             left.append(Run(f"  / {one_line(self.filter.text)}", Tone.WARN))
         if self.prompt.asks("/ filter") and self.prompt.has_class("-wrong"):
-            left.append(Run("  the filter before" if self.filter is not None else "  unfiltered", Tone.BAD))
+            left.append(
+                Run("  still the last valid filter" if self.filter is not None else "  still unfiltered", Tone.BAD)
+            )
         right: list[Run] = []
         if store.marks:
             hidden = store.hidden_marks()
@@ -212,9 +213,11 @@ class JobsScreen(ConsoleScreen):
         if store.pending:
             right.append(Run(f"order kept, {store.pending:,} changes, r sorts  ", Tone.WARN))
         if self.jobs.loaded:
+            closed = counts.matched - counts.shown
+            under = f", {closed:,} under closed rows" if self.filter is not None and closed > 0 else ""
             some = f"{counts.matched:,} of " if self.filter is not None else ""
             older = f" ({self.jobs.history.rows:,} older)" if self.jobs.history.rows else ""
-            right.append(Run(f"{some}{counts.total:,} jobs{older}", Tone.DIM))
+            right.append(Run(f"{some}{counts.total:,} jobs{under}{older}", Tone.DIM))
         self.pane.update_title(left, right)
 
     def _detail(self) -> None:

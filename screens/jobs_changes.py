@@ -135,6 +135,7 @@ def gate(session: Session, action: Action, targets: tuple[GateTarget, ...]) -> G
             command=action.cli.replace("{at}", session.selector).replace("{id}", names + more),
             hidden=len({target.id for target in targets} - set(session.tree.store.order)),
             changed=lambda: _changed(session, targets),
+            button=f"{verb} the job" if len(targets) == 1 else f"{verb} {len(targets)} jobs",
         )
     )
 

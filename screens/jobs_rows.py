@@ -72,8 +72,13 @@ class JobRows:
         self._glyphs = glyphs
         self._store = store
         self.columns: Sequence[ColumnSpec[Any]] = [
-            replace(JOBS["job_id"], id="name", title="JOB", min_width=24),
-            *pick(JOBS, ("state", "tasks", "age", "time", "failures", "preemptions", "reason")),
+            # Minima that leave every column which may not hide at 80 cells, with room for a reason.
+            replace(JOBS["job_id"], id="name", title="JOB", min_width=22),
+            replace(JOBS["state"], min_width=11),
+            *pick(JOBS, ("tasks", "age", "time")),
+            replace(JOBS["failures"], hide=0),
+            *pick(JOBS, ("preemptions",)),
+            replace(JOBS["reason"], min_width=18),
         ]
 
     def whole(self, row: Row[Value]) -> list[Run] | None:
@@ -142,8 +147,7 @@ class JobRows:
         runs = [Run("history  ", Tone.DIM)] if row.section == HISTORY and row.kind == "job" else []
         reason = reason_of(row)
         if reason:
-            value: Any = row.value
-            runs.append(Run(one_line(reason), Tone.BAD if value.error or state_of(row)[1] is Tone.BAD else Tone.DIM))
+            runs.append(Run(one_line(reason), Tone.BAD if state_of(row)[1] is Tone.BAD else Tone.DIM))
         return runs
 
     @staticmethod

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 V = TypeVar("V")
 
@@ -73,11 +73,20 @@ class ChangeSet:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """`total` rows of the counted kind are known, `matched` of them pass the filter, `shown` lines are in the order."""
+    """`total` rows of the counted kind are known, `matched` of them pass the filter, `shown` of those are in the order
+    (the others are under closed rows)."""
 
     shown: int
     matched: int
     total: int
+
+
+class Ordered(NamedTuple):
+    """What is to be shown: the ids in order, how many counted rows match, and how many of those are among the ids."""
+
+    ids: list[str]
+    matched: int
+    shown: int
 
 
 Match = Callable[[Row[V]], bool | None]
@@ -98,8 +107,8 @@ class OrderPlan(Generic[V]):
     kinds: tuple[str, ...]
     held: str
 
-    def order(self) -> tuple[list[str], int]:
-        """Return the ids in order, and how many rows match the filter by themselves."""
+    def order(self) -> Ordered:
+        """Compute what is to be shown."""
         rows = self.rows
         roots = [row for name in self.children.get("", ()) if (row := rows.get(name)) is not None]
         for parent, names in self.children.items():
@@ -108,6 +117,7 @@ class OrderPlan(Generic[V]):
         passing, above, matched = self._passing()
         kept = self._kept() if passing is not None else frozenset()
         result: list[str] = []
+        shown = 0
         stack = self._sorted(roots)
         depths = [0] * len(stack)
         stack.reverse()
@@ -120,13 +130,14 @@ class OrderPlan(Generic[V]):
             row.depth = depth
             row.context = not own
             result.append(name)
+            shown += own and row.kind == self.kinds[0]
             if name in self.expanded or (row.context and name in above):
                 below = [child for item in self.children.get(name, ()) if (child := rows.get(item)) is not None]
                 ordered = self._sorted(below)
                 ordered.reverse()
                 stack += ordered
                 depths += [depth + 1] * len(ordered)
-        return result, matched
+        return Ordered(result, matched, shown)
 
     def _kept(self) -> frozenset[str]:
         """The row under the cursor and those above it: they stay though they do not match (any more)."""
@@ -200,6 +211,7 @@ class RowStore(Generic[V]):
         self._freezes: set[str] = set()
         self._pending: set[str] = set()
         self._matched = 0
+        self._shown = 0
         self._version = 0
         self._gone: set[str] = set()
         self._counted = 0
@@ -316,12 +328,13 @@ class RowStore(Generic[V]):
             self._held,
         )
 
-    def adopt(self, order: list[str], matched: int) -> None:
-        """Show an order that `plan().order()` computed. Rows that went away since are left out."""
+    def adopt(self, ordered: Ordered) -> None:
+        """Show what `plan().order()` computed. Rows that went away since are left out."""
+        order = ordered.ids
         self.order = (
             order if all(name in self.rows for name in order) else [name for name in order if name in self.rows]
         )
-        self._matched = matched
+        self._matched, self._shown = ordered.matched, ordered.shown
         self._pending.clear()
 
     def reorder(self, *, force: bool = False) -> bool:
@@ -329,7 +342,7 @@ class RowStore(Generic[V]):
         if self.frozen and not force:
             return False
         self.dirty = False
-        self.adopt(*self.plan().order())
+        self.adopt(self.plan().order())
         return True
 
     def _purge(self) -> None:
@@ -403,7 +416,8 @@ class RowStore(Generic[V]):
 
     def counts(self) -> Counts:
         """Honest counts for the title."""
-        return Counts(len(self.order), self._matched if self._match is not None else self._counted, self._counted)
+        matched = self._matched if self._match is not None else self._counted
+        return Counts(self._shown, matched, self._counted)
 
     def visible_changes(self, changed: Iterable[str], first: int, count: int) -> list[int]:
         """Lines of the window `first … first+count-1` whose rows are among `changed`."""

@@ -16,7 +16,7 @@ from textual.widgets import Input
 
 from iris_core.live.columns import Tone
 from iris_core.model.errors import ModelError
-from iris_tui.drawing import Run
+from iris_tui.drawing import Run, padded
 from iris_tui.widgets.line import Line
 
 if TYPE_CHECKING:
@@ -164,14 +164,19 @@ class Prompt(Vertical):
         before = len(self._question.label) + 2 if self._question is not None else 0
         words = str(error)
         if error.position is None:
-            runs = [Run(f" {words}", Tone.BAD)]
+            self._say_fault(f" {words}")
+            return
+        words = words if "position" in words else f"position {error.position}: {words}"
+        width, at = self.size.width, before + error.position
+        if at + len(words) + 2 <= width or at < width // 3:
+            self._say_fault(" " * at + f"▲ {words}")
         else:
-            text = f"▲ position {error.position}: {words}" if "position" not in words else f"▲ {words}"
-            at = before + error.position
-            # Long explanations go to the left of a mark that is far to the right.
-            room = max(self.size.width - len(text), 0)
-            runs = [Run(" " * min(at, room) + text, Tone.BAD)]
-        self.fault.show(runs)
+            # No room right of the mark: the words stand before it.
+            at = min(at, width - 1)
+            self._say_fault(padded(words, at - 1) + " ▲")
+
+    def _say_fault(self, text: str) -> None:
+        self.fault.show([Run(text, Tone.BAD)])
         self.add_class("-wrong")
 
     def on_input_changed(self, event: Input.Changed) -> None:

@@ -237,6 +237,7 @@ async def test_a_flush_redraws_only_the_lines_whose_rows_changed() -> None:
         rig.client.put(*rig.client.jobs.values())
         rig.clock.advance(2)
         await rig.until(lambda: len(rig.jobs.store.order) > 3000)
+        rig.jobs.tick()
         await rig.pilot.pause()
         before = rig.jobs.table.drawn
         rig.client.put(
@@ -273,9 +274,10 @@ async def test_a_wrong_filter_turns_red_with_its_place_and_the_old_result_stays_
         await rig.type(" !")
         await rig.until(lambda: rig.jobs.prompt.has_class("-wrong"))
         fault = rig.jobs.prompt.fault.text
-        assert "▲ '!' at position 14 negates nothing" in fault
+        assert "'!' at position 14 negates nothing" in fault
+        assert fault.index("▲") == len(" / filter ") + 14
         assert rig.jobs.store.order == ["/ada/train-llama", "/cleo/sweep-lr"]
-        await rig.until(lambda: "the filter before" in rig.screen_text())
+        await rig.until(lambda: "still the last valid filter" in rig.screen_text())
         await rig.keys("enter")
         assert rig.jobs.prompt.is_open
         assert rig.jobs.filter is not None and rig.jobs.filter.text == "state:running"
