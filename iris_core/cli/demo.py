@@ -67,8 +67,10 @@ def demo(session: Session) -> int:
     from iris_core.cli.cluster_start import STOP_SIGNALS
     from iris_core.connect import Target
 
+    local = load("providers.local.cluster")
+    local.check_installed()
     folder = Path(tempfile.mkdtemp(prefix="iris-demo-"))
-    cluster = load("providers.local.cluster").EmbeddedCluster(folder / "state", WORKERS, note=session.diagnostics.note)
+    cluster = local.EmbeddedCluster(folder / "state", WORKERS, note=session.diagnostics.note)
     for number in STOP_SIGNALS:
         signal.signal(number, _interrupt)
     try:
