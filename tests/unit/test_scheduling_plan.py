@@ -323,7 +323,7 @@ def test_more_important_work_of_a_shape_that_was_just_woken_goes_first() -> None
 def test_a_long_queue_on_a_busy_fleet_does_not_make_the_search_grow() -> None:
     world = fleet(4, cpu=50)
     world.submit(tasks=2_000)
-    for _ in range(20):
+    for _ in range(15):
         placed = world.planner.plan(world.model, max_assignments=20)
         with world.batch() as o:
             for job_id, index, worker_id in placed.assignments:
