@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("iris.finelog")
 
+FORMAT = 1
 _EVER = (-(1 << 62), 1 << 62)
 
 
@@ -51,7 +52,13 @@ def identity(folder: Path) -> bytes:
     """
     path = folder / "store.json"
     try:
-        marker = bytes.fromhex(json.loads(path.read_text())["marker"])
+        told = json.loads(path.read_text())
+        if told["format"] > FORMAT:
+            raise StoreUnusable(
+                f"{folder} was written by a newer release (format {told['format']}, this one reads {FORMAT})",
+                hint="start the newer release again",
+            )
+        marker = bytes.fromhex(told["marker"])
         if len(marker) == MARKER_BYTES:
             return marker
         fault = f"{path.name} holds no marker"
@@ -74,7 +81,7 @@ def identity(folder: Path) -> bytes:
                 hint=f"restore {path.name} from a copy, or move the folder aside to start a new store",
             )
         found = secrets.token_bytes(MARKER_BYTES)
-    write_atomically(path, json.dumps({"format": 1, "marker": found.hex()}).encode() + b"\n")
+    write_atomically(path, json.dumps({"format": FORMAT, "marker": found.hex()}).encode() + b"\n")
     return found
 
 

@@ -59,6 +59,9 @@ class Store:
         self.last_seq = self.ledger.next_seq - 1
         """Every line up to here is on disk and readable."""
         self._keeper = ThreadPoolExecutor(1, thread_name_prefix="finelog-keeper")
+        if len(self._files) > 1:
+            # What the last process did not get to, and a lower `max_bytes`.
+            self._keeper.submit(self._keep, self._files[-2].last_seq)
 
     @property
     def files(self) -> tuple[WalFile, ...]:
@@ -191,6 +194,7 @@ class Store:
                 self._files = tuple(file for file in self._files if file is not oldest)
                 for key, what in removed.items():
                     self.ledger.note_removed(key, what)
+                self.ledger.removed_seq = max(self.ledger.removed_seq, oldest.last_seq)
                 self.ledger.forget_gone(self._files[0].first_seq)
             # Remembered first: lines must not vanish without a word.
             self._save_ledger(self.ledger.covers_seq)
@@ -201,8 +205,12 @@ class Store:
                      oldest.path.name, oldest.first_seq, oldest.last_seq, self._max_bytes)  # fmt: skip
 
     def _count(self, file: WalFile) -> dict[str, Removed]:
-        index = self.open_files.get(file).index
         found: dict[str, Removed] = {}
+        try:
+            index = self.open_files.get(file).index
+        except OSError as error:
+            log.warning("what was in %s is not known any more: %s", file.path.name, error)
+            return found
         for key in index.all_keys():
             rows = index.key_rows(key)
             extents = list(rows.after(0)) if rows is not None else []

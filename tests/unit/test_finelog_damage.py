@@ -178,6 +178,14 @@ def test_a_folder_that_cannot_be_told_is_refused(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in paths} == before
 
 
+def test_a_store_of_a_newer_release_is_refused(tmp_path: Path) -> None:
+    filled(tmp_path)
+    told = json.loads((tmp_path / "store.json").read_text())
+    (tmp_path / "store.json").write_text(json.dumps({**told, "format": 2}))
+    with pytest.raises(StoreUnusable, match="newer release"):
+        Store(tmp_path)
+
+
 def test_a_damaged_header_alone_loses_nothing(tmp_path: Path) -> None:
     for path in filled(tmp_path):
         overwrite(path, 0, b"\0" * FILE_BYTES)
@@ -187,6 +195,20 @@ def test_a_damaged_header_alone_loses_nothing(tmp_path: Path) -> None:
     store.close()
     store = Store(tmp_path)
     assert len(page(store, KEY)) == 305
+    store.close()
+
+
+def test_retention_goes_on_past_a_file_that_is_gone(tmp_path: Path) -> None:
+    paths = filled(tmp_path)
+    paths[0].unlink()
+    store = Store(tmp_path, file_limit=3000, max_bytes=9000)
+    store.close()
+    kept = sorted(tmp_path.glob("wal-*.log"))
+    assert sum(path.stat().st_size for path in kept) <= 9000
+    store = Store(tmp_path, file_limit=3000, max_bytes=9000)
+    answer = fetch(store, KEY)
+    assert answer.entries[-1].number == 299
+    assert answer.capped and "removed by retention" in answer.capped_reason
     store.close()
 
 

@@ -123,13 +123,13 @@ class StoreMachine(RuleBasedStateMachine):
         made = self.made(group)
         crashed = self.root / str(self.generation + 1)
         self.disk.fault = OSError(errno.EIO, "as if the process were gone")
-        self.disk.before_fault = lambda: shutil.copytree(self.folder, crashed)
+        self.disk.before_fault = lambda: copy(self.folder, crashed)
         try:
             put(self.store, *made)
         except OSError:
             pass
         else:
-            shutil.copytree(self.folder, crashed)
+            copy(self.folder, crashed)
         self.store.close()
         shutil.rmtree(self.folder)
         self.generation += 1
@@ -187,6 +187,11 @@ class StoreMachine(RuleBasedStateMachine):
         if hasattr(self, "store"):
             self.store.close()
         shutil.rmtree(self.root)
+
+
+def copy(folder: Path, target: Path) -> None:
+    """The folder as it is; the store's own thread may be writing an index just now."""
+    shutil.copytree(folder, target, ignore=shutil.ignore_patterns("*.tmp"))
 
 
 def spoil(path: Path, how: str) -> None:
