@@ -92,6 +92,7 @@ class GateScreen(ModalScreen[bool]):
     GateScreen Button:focus { text-style: bold reverse; }
     GateScreen Checkbox, GateScreen Input { border: none; padding: 0; height: 1; background: $surface; }
     GateScreen Input { background: $background; }
+    GateScreen Tick > .toggle--button, GateScreen Tick.-on > .toggle--button { color: $foreground; background: $surface; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "refuse", show=False),
@@ -128,7 +129,9 @@ class GateScreen(ModalScreen[bool]):
                 yield Input(id="gate-name", compact=True)
             with Horizontal():
                 yield Button("Back (Esc)", id="gate-cancel", compact=True)
-                yield Button(plan.verb, id="gate-confirm", variant="error", disabled=plan.tier >= 2, compact=True)
+                yield Button(
+                    plan.button or plan.verb, id="gate-confirm", variant="error", disabled=plan.tier >= 2, compact=True
+                )
 
     def _target_lines(self) -> list[str]:
         targets = self.plan.targets

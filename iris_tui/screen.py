@@ -84,7 +84,10 @@ class ConsoleScreen(ActionHost, Screen[None]):
                 self.tick()
             self.flush()
             self.header.update_from(self.session, self.title_text())
-            self.keybar.update_from([in_scope(host.SCOPE) for host in self.hosts()])
+            if self.prompt.is_open:
+                self.keybar.show_keys((("Enter", "Take it"), ("Esc", "Leave it as it was"), ("↑", "Earlier ones")))
+            else:
+                self.keybar.update_from([in_scope(host.SCOPE) for host in self.hosts()])
         took = time.monotonic() - began
         self._not_before = time.monotonic() + 4 * took if took > SLOW_FLUSH_S else 0.0
 

@@ -12,6 +12,8 @@ from iris_tui.keymap import shown
 from iris_tui.widgets.line import Line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from iris_tui.actions import Action
 
 MOST = 7
@@ -57,10 +59,13 @@ class KeyBar(Line):
         # Search and help come last and are never pushed out.
         general = [action for action in kept if action.scope == "app"]
         chosen = [action for action in kept if action.scope != "app"][: MOST - len(general)] + general
+        self.show_keys((shown(action.keys[0]), _SHORT.get(action.id, action.title)) for action in chosen)
+
+    def show_keys(self, keys: Iterable[tuple[str, str]]) -> None:
+        """Show these keys and what each does."""
         runs: list[Run] = []
-        for action in chosen:
-            runs.append(Run(f" {shown(action.keys[0])} ", Tone.WARN))
-            runs.append(Run(f"{_SHORT.get(action.id, action.title)} ", Tone.DIM))
+        for key, does in keys:
+            runs += [Run(f" {key} ", Tone.WARN), Run(f"{does} ", Tone.DIM)]
         self.show(runs)
 
     def over(self) -> Style:
