@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Button, Checkbox, Input, Static
+from textual.widgets import Button, Input, Static
 
 from iris_core.model.text import one_line
 from iris_tui.themes import is_production
@@ -63,15 +64,9 @@ class GatePlan:
     button: str = ""
 
 
-class Tick(Checkbox):
+def _tick(on: bool) -> Content:
     """A box that is empty until it is ticked, also without colours."""
-
-    BUTTON_LEFT = "["
-    BUTTON_RIGHT = "]"
-
-    @property
-    def BUTTON_INNER(self) -> str:  # type: ignore[override]
-        return "x" if self.value else " "
+    return Content(f"[{'x' if on else ' '}] I have read the list")
 
 
 class GateScreen(ModalScreen[bool]):
@@ -90,9 +85,9 @@ class GateScreen(ModalScreen[bool]):
     GateScreen Horizontal { height: auto; margin-top: 1; align-horizontal: right; }
     GateScreen Button { margin-left: 2; min-width: 12; }
     GateScreen Button:focus { text-style: bold reverse; }
-    GateScreen Checkbox, GateScreen Input { border: none; padding: 0; height: 1; background: $surface; }
+    GateScreen #gate-read { width: auto; margin: 1 0 0 0; background: $surface; }
+    GateScreen Input { border: none; padding: 0; height: 1; }
     GateScreen Input { background: $background; }
-    GateScreen Tick > .toggle--button, GateScreen Tick.-on > .toggle--button { color: $foreground; background: $surface; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "refuse", show=False),
@@ -104,6 +99,7 @@ class GateScreen(ModalScreen[bool]):
     def __init__(self, plan: GatePlan) -> None:
         super().__init__()
         self.plan = plan
+        self._read = False
 
     def compose(self) -> ComposeResult:
         plan = self.plan
@@ -123,7 +119,7 @@ class GateScreen(ModalScreen[bool]):
             yield Static("", id="gate-changed", markup=False)
             yield Static(f"same as: {one_line(plan.command)}", id="gate-command", markup=False)
             if plan.tier == 2:
-                yield Tick("I have read the list", id="gate-read", compact=True)
+                yield Button(_tick(False), id="gate-read", compact=True)
             if plan.tier >= 3:
                 yield Static(f"Type the cluster's name, {one_line(plan.cluster)}, to go ahead:", markup=False)
                 yield Input(id="gate-name", compact=True)
@@ -153,9 +149,11 @@ class GateScreen(ModalScreen[bool]):
             widget.update(one_line(f"changed since this opened: {changed}"))
         widget.display = bool(changed)
 
-    @on(Checkbox.Changed)
-    def _ticked(self, event: Checkbox.Changed) -> None:
-        self.query_one("#gate-confirm", Button).disabled = not event.value
+    @on(Button.Pressed, "#gate-read")
+    def _ticked(self, event: Button.Pressed) -> None:
+        self._read = not self._read
+        event.button.label = _tick(self._read)
+        self.query_one("#gate-confirm", Button).disabled = not self._read
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
@@ -243,8 +241,6 @@ class MenuScreen(ModalScreen[str]):
         self.entries = entries
 
     def compose(self) -> ComposeResult:
-        from textual.content import Content
-
         with Vertical(id="menu"):
             yield Static(self._title, id="menu-title", markup=False)
             for key, action_id, title in self.entries:
