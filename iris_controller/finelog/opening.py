@@ -109,8 +109,12 @@ def load_files(
         gone = files.pop(0)
         gone.path.unlink(missing_ok=True)
         gone.sidecar_path.unlink(missing_ok=True)
+    if files and files[0].first_seq > ledger.removed_seq + 1:
+        note_loss(files[0], Loss(ledger.removed_seq + 1, files[0].first_seq - 1))
     for file, follower in pairwise(files):
         _take_finished(file, follower.first_seq, ledger, open_files)
+        if file.last_seq + 1 < follower.first_seq:
+            note_loss(file, Loss(file.last_seq + 1, follower.first_seq - 1))
     if not files:
         if ledger.next_seq > 1:
             log.error("%s: all files are gone; lines up to seq %d are lost", folder, ledger.next_seq - 1)

@@ -83,7 +83,7 @@ class Store:
             is_new = self.ledger.note_loss(loss)
         if is_new:
             log.error(
-                "damage in %s: lines with seq %d to %d are lost, the rest is served",
+                "damage at %s: lines with seq %d to %d are lost, the rest is served",
                 file.path,
                 loss.first_seq,
                 loss.last_seq,
@@ -209,7 +209,8 @@ class Store:
         try:
             index = self.open_files.get(file).index
         except OSError as error:
-            log.warning("what was in %s is not known any more: %s", file.path.name, error)
+            log.warning("cannot read %s, which is to be removed: %s", file.path.name, error)
+            self.note_loss(file, Loss(file.first_seq, file.last_seq))
             return found
         for key in index.all_keys():
             rows = index.key_rows(key)

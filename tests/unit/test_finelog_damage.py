@@ -69,7 +69,7 @@ def test_damage_in_an_older_file_costs_the_record_it_hit(
         assert texts(page(store, KEY)) == without(lost)
         answer = fetch(store, KEY)
         assert answer.capped
-        assert f"lines with seq {lost.first_seq} to {lost.last_seq} were lost to damage on disk" in answer.capped_reason
+        assert f"lines with seq {lost.first_seq} to {lost.last_seq} are lost to damage on disk" in answer.capped_reason
         assert not fetch(store, KEY, cursor=lost.last_seq).capped
         assert store.mark("p0") == 300
         store.close()
@@ -157,6 +157,19 @@ def test_a_whole_file_that_is_gone_is_missed(tmp_path: Path, caplog: pytest.LogC
     store.close()
 
 
+def test_a_file_that_is_gone_from_the_middle_is_missed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    paths = filled(tmp_path)
+    gone = records_of(paths[3])
+    paths[3].unlink()
+    said = f"lines with seq {gone[0].first_seq} to {gone[-1].last_seq} are lost"
+    store = Store(tmp_path)
+    assert said in caplog.text
+    answer = fetch(store, KEY)
+    assert answer.shown == 300 - (gone[-1].last_seq - gone[0].first_seq + 1)
+    assert said in answer.capped_reason
+    store.close()
+
+
 def test_an_identity_comes_from_any_header(tmp_path: Path) -> None:
     paths = filled(tmp_path)
     (tmp_path / "store.json").write_text("{}")
@@ -200,15 +213,18 @@ def test_a_damaged_header_alone_loses_nothing(tmp_path: Path) -> None:
 
 def test_retention_goes_on_past_a_file_that_is_gone(tmp_path: Path) -> None:
     paths = filled(tmp_path)
+    gone = records_of(paths[0])
+    most = sum(path.stat().st_size for path in paths) + 1000
+    store = Store(tmp_path, file_limit=3000, max_bytes=most)
     paths[0].unlink()
-    store = Store(tmp_path, file_limit=3000, max_bytes=9000)
+    for first in range(300, 500, 10):
+        put(store, numbered(10, first=first))
     store.close()
-    kept = sorted(tmp_path.glob("wal-*.log"))
-    assert sum(path.stat().st_size for path in kept) <= 9000
-    store = Store(tmp_path, file_limit=3000, max_bytes=9000)
+    assert sum(path.stat().st_size for path in tmp_path.glob("wal-*.log")) <= most
+    store = Store(tmp_path, file_limit=3000, max_bytes=most)
     answer = fetch(store, KEY)
-    assert answer.entries[-1].number == 299
-    assert answer.capped and "removed by retention" in answer.capped_reason
+    assert answer.entries[-1].number == 499
+    assert f"lines with seq 1 to {gone[-1].last_seq} are lost" in answer.capped_reason
     store.close()
 
 
