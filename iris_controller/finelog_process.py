@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
 from iris_controller import release
-from providers.local.processes import Known, read_record, spawn_detached
+from providers.local.processes import Known, read_record, spawn_detached, start_time
 from providers.local.workers import kept_environment
 
 log = logging.getLogger("iris.finelog")
@@ -23,6 +25,11 @@ log = logging.getLogger("iris.finelog")
 POLL_S = 0.5
 START_S = 20.0
 STOP_S = 15.0
+PROBE_S = 10.0
+"""An answer that takes longer is none."""
+PROBE_EVERY_S = 10.0
+SILENT_PROBES = 3
+HUNG_STOP_S = 2.0
 BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
@@ -52,11 +59,20 @@ class FinelogProcess:
 
     async def run(self) -> None:
         """Watches it for ever."""
-        failures = 0
+        failures, silent = 0, 0
+        clock = asyncio.get_running_loop().time
+        probe_at = clock() + PROBE_EVERY_S
         while True:
             if self._known is not None and await asyncio.to_thread(self._alive):
                 failures = 0
-                await asyncio.sleep(POLL_S)
+                if clock() >= probe_at:
+                    silent = 0 if await asyncio.to_thread(self._answers, self.address) else silent + 1
+                    probe_at = clock() + PROBE_EVERY_S
+                if silent >= SILENT_PROBES:
+                    log.error("finelog (pid %d) does not answer; ending it", self._known.pid)
+                    silent = 0
+                    await asyncio.to_thread(self._end, self._known, HUNG_STOP_S)
+                await asyncio.sleep(min(POLL_S, PROBE_EVERY_S))
                 continue
             if self._known is not None:
                 log.error("finelog (pid %d) ended; starting it again", self._known.pid)
@@ -68,17 +84,33 @@ class FinelogProcess:
 
     async def stop(self) -> bool:
         """TERM, so that it flushes and syncs, then KILL. Returns whether it ended by itself."""
-        known = self._known
-        self.address = ""
-        if known is None:
-            return True
+        known, self.address = self._known, ""
+        if known is None and self._child is not None and self._child.poll() is None:
+            started = start_time(self._child.pid)
+            known = Known(self._child.pid, started) if started is not None else None
+        return known is None or await asyncio.to_thread(self._end, known, STOP_S)
+
+    def _end(self, known: Known, grace_s: float) -> bool:
+        """Blocks. Returns whether TERM was enough."""
         known.signal(signal.SIGTERM)
-        gone = await asyncio.to_thread(known.wait_gone, STOP_S)
+        gone = known.wait_gone(grace_s)
         if not gone:
             known.signal(signal.SIGKILL)
-        if self._child is not None:
-            await asyncio.to_thread(self._child.wait)
+            known.wait_gone(STOP_S)
+        if self._child is not None and self._child.pid == known.pid:
+            self._child.wait()
         return gone
+
+    @staticmethod
+    def _answers(address: str) -> bool:
+        """Whether a log store serves there. Blocks for at most `PROBE_S`."""
+        with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            try:
+                answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=PROBE_S, wait_for_ready=True)
+            except grpc.RpcError:
+                return False
+        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
     def problem(self) -> str:
         """What `/readyz` says, "" when it serves."""
@@ -101,25 +133,25 @@ class FinelogProcess:
             return False
         if replace and other != release.release():
             log.info("replacing finelog of release %s", other or "unknown")
-            known.signal(signal.SIGTERM)
-            if not known.wait_gone(STOP_S):
-                known.signal(signal.SIGKILL)
-                known.wait_gone(STOP_S)
+            self._end(known, STOP_S)
             return False
-        try:
-            with socket.create_connection((str(record["host"]), int(record["port"])), timeout=2.0):
-                pass
-        except OSError:
+        if not self._answers(address):
+            if replace:
+                # Two on one folder are worse than none: what was acknowledged is on disk, the rest is still with the workers.
+                log.error("finelog (pid %d) is alive and does not answer; replacing it", known.pid)
+                self._end(known, HUNG_STOP_S)
             return False
         self._known, self.address, self.release = known, address, other
         return True
 
     async def _launch(self) -> None:
-        try:
-            self._child = await asyncio.to_thread(self._spawn)
-        except OSError as error:
-            log.error("finelog cannot be started: %s", error)
-            return
+        if self._child is None or self._child.poll() is not None:
+            try:
+                # On the loop: a cancellation in between must not lose sight of the child.
+                self._child = self._spawn()
+            except OSError as error:
+                log.error("finelog cannot be started: %s", error)
+                return
         deadline = asyncio.get_running_loop().time() + START_S
         while asyncio.get_running_loop().time() < deadline:
             if self._child.poll() is not None:
@@ -128,6 +160,7 @@ class FinelogProcess:
             if await asyncio.to_thread(self._adopt, False) and self._known is not None and self._known.pid == self._child.pid:
                 return
             await asyncio.sleep(0.02)
+        # It may have much to recover: it is waited for, never started twice.
         log.error("finelog did not serve within %.0f s", START_S)
 
     def _spawn(self) -> subprocess.Popen[bytes]:

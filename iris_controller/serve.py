@@ -14,6 +14,7 @@ import os
 import resource
 import secrets
 import signal
+import sqlite3
 import sys
 import time
 from collections.abc import Callable
@@ -46,7 +47,7 @@ from iris_controller.rpc.query import QueryService
 from iris_controller.rpc.run_spec import RunSpecs
 from iris_controller.rpc.tasks import TaskService
 from iris_controller.state.model import Model
-from iris_controller.store.database import StateDir, check_integrity, migrate
+from iris_controller.store.database import StateDir, StateDirError, check_integrity, migrate
 from iris_controller.store.load import load_model
 from iris_controller.store.reads import Readers
 from iris_controller.store.seal import Seal
@@ -67,6 +68,7 @@ log = logging.getLogger("iris.controller")
 
 DRAIN_S = 10.0
 STREAMS_S = 2.0
+MUTATIONS_S = 5.0
 SHIP_S = 2.0
 WORKERS_POLL_S = 1.0
 EMBEDDED_GRACE_S = 20.0
@@ -93,6 +95,8 @@ class Controller:
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
         self._opened: list[Callable[[], None]] = []
+        self.failed = False
+        """The loop ended by itself; nothing can be done but start anew."""
 
     # Boot ---------------------------------------------------------------------------------------------------
 
@@ -103,7 +107,7 @@ class Controller:
         except BaseException:
             await self.guard.close(1.0)
             if self.finelog.started_here:
-                await self.finelog.stop()
+                await asyncio.shield(self.finelog.stop())
             for close in reversed(self._opened):
                 with contextlib.suppress(Exception):
                     close()
@@ -141,20 +145,31 @@ class Controller:
         self._announce()
 
     def _open_store(self) -> tuple[Writer, Model]:
-        if self.options.fresh:
-            aside = self.state.set_aside()
-            if aside is not None:
-                log.warning("starting fresh; the previous state was moved to %s", aside)
-        check_integrity(self.state.database)
-        writer = Writer(self.state.database)
+        path = self.state.database
+        try:
+            if self.options.fresh:
+                aside = self.state.set_aside()
+                if aside is not None:
+                    log.warning("starting fresh; the previous state was moved to %s", aside)
+            check_integrity(path)
+            writer = Writer(path)
+        except (OSError, sqlite3.Error) as error:
+            raise StateDirError(f"the state file {path} cannot be opened: {error}") from error
         try:
             applied = migrate(writer.connection, now_ms())
             if applied:
                 log.info("applied migrations %s", ", ".join(applied))
             return writer, load_model(writer.connection)
-        except BaseException:
+        except IrisError:
             writer.close()
             raise
+        except Exception as error:
+            writer.close()
+            log.debug("loading failed", exc_info=error)
+            raise StateDirError(
+                f"the state in {path} cannot be read: {type(error).__name__}: {error}",
+                hint="it was not touched; start the release that wrote it, or start anew with --fresh (which moves it aside)",
+            ) from error
 
     def _is_current(self, uid: str) -> bool:
         attempt = self.model.attempts.get(uid)
@@ -256,7 +271,7 @@ class Controller:
         await self.health.set("", health_pb2.HealthCheckResponse.SERVING)
 
     def _background(self) -> None:
-        self.guard.spawn("loop", self.loop.run())
+        self.guard.spawn("loop", self.loop.run()).add_done_callback(self._loop_ended)
         self.guard.spawn("timers", self.timers.run())
         self.guard.spawn("finelog", self.finelog.run())
         self.guard.spawn("liveness", self._liveness())
@@ -264,12 +279,23 @@ class Controller:
         if self.workers is not None:
             self.guard.spawn("local workers", self._keep_workers(self.workers))
 
+    def _loop_ended(self, _: asyncio.Task[None]) -> None:
+        """Without its loop a controller can only read; a new process is better than that."""
+        if self._stopping.is_set():
+            return
+        self.failed = True
+        self.loop.abandon("the controller has stopped by a fault and is shutting down")
+        self.request_stop()
+
     def _announce(self) -> None:
         log.info("serving cluster %s at %s (state %s)", self.options.config.name, self.port.url, self.state.path)
         if self.options.ready_fd >= 0:
             note = {"url": self.port.url, "pid": os.getpid(), "boot_id": self.boot_id}
-            os.write(self.options.ready_fd, json.dumps(note).encode() + b"\n")
-            os.close(self.options.ready_fd)
+            try:
+                os.write(self.options.ready_fd, json.dumps(note).encode() + b"\n")
+                os.close(self.options.ready_fd)
+            except OSError as error:
+                log.warning("nobody reads that the controller is ready: %s", error.strerror)
 
     def _local_workers(self) -> LocalWorkers | None:
         plans: list[WorkerPlan] = []
@@ -346,7 +372,11 @@ class Controller:
         await self.grpc_server.stop(STREAMS_S)
         await self.http.stop()
         await self.port.close(0.5)
-        await self.router.close()
+        self.loop.abandon("the controller is shutting down")
+        try:
+            await asyncio.wait_for(self.router.close(), MUTATIONS_S)
+        except TimeoutError:
+            log.warning("requests are still under way at shutdown")
         logging.getLogger().removeHandler(self.log_handler)
         await self.shipper.close(SHIP_S)
         await self.guard.close(5.0)
@@ -391,10 +421,21 @@ async def _serve(options: ServeOptions) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, controller.request_stop)
-    await controller.start()
+    booting = asyncio.create_task(controller.start())
+    stopping = asyncio.create_task(controller.wait())
+    await asyncio.wait({booting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if not booting.done():
+        log.info("told to stop while starting")
+        booting.cancel()
+    try:
+        await booting
+    except asyncio.CancelledError:
+        return 0
+    finally:
+        stopping.cancel()
     await controller.wait()
     await controller.stop()
-    return 0
+    return 1 if controller.failed else 0
 
 
 def run(options: ServeOptions) -> int:

@@ -49,13 +49,19 @@ class StateDir:
             ) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             holder = os.pread(handle, 4096, 0)
             os.close(handle)
             raise StateDirError(
                 f"state directory {self.path} is held by {_holder(holder)}",
                 hint="stop that controller first, or use another --state-dir",
             ) from None
+        except OSError as error:
+            os.close(handle)
+            raise StateDirError(
+                f"state directory {self.path} cannot be locked: {error.strerror}",
+                hint="choose a place on a local disk with --state-dir",
+            ) from error
         try:
             os.ftruncate(handle, 0)
             note = {"pid": os.getpid(), "host": socket.gethostname(), "started_at_ms": time.time_ns() // 1_000_000}
@@ -90,6 +96,9 @@ def _holder(raw: bytes) -> str:
 
 def open_writer(path: Path) -> sqlite3.Connection:
     """The one connection that writes. WAL with FULL sync: what is acknowledged survives power loss (DESIGN §4)."""
+    # Made here with its mode, from which SQLite takes that of the files beside it.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    os.chmod(path, 0o600)
     connection = sqlite3.connect(
         path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False, cached_statements=256
     )
@@ -99,7 +108,6 @@ def open_writer(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
     connection.execute("PRAGMA journal_size_limit=67108864")
-    os.chmod(path, 0o600)
     return connection
 
 

@@ -22,7 +22,8 @@ log = logging.getLogger("iris.local")
 
 KEPT_ENVIRONMENT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE")
 RESTART_S = 1.0
-HURRY_S = 5.0
+HURRY_S = 12.0
+"""A supervisor in a hurry gives its worker 5 s and then sweeps; killed before that, it would leave both behind."""
 
 
 def kept_environment() -> dict[str, str]:
@@ -48,15 +49,20 @@ class LocalWorkers:
         self._plans = plans
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._not_before: dict[str, float] = {}
+        self._ending: dict[str, Known] = {}
 
     def supervisor(self, worker_id: str) -> Known | None:
         """The live supervisor of a worker, by its record."""
+        return self._recorded(worker_id)[0]
+
+    def _recorded(self, worker_id: str) -> tuple[Known | None, str]:
+        """The live supervisor, and the controller that it serves."""
         record = read_record(self._folder / worker_id / "supervisor.json")
         try:
             known = Known(int(record["pid"]), int(record["start_time"]))
         except (KeyError, TypeError, ValueError):
-            return None
-        return known if known.alive else None
+            return None, ""
+        return (known, str(record.get("controller", ""))) if known.alive else (None, "")
 
     def poll(self) -> None:
         """Starts what is missing. Blocks only for forks; call it off the loop about once a second."""
@@ -68,10 +74,25 @@ class LocalWorkers:
                 log.warning("supervisor of %s ended with %d", plan.worker_id, child.returncode)
                 del self._children[plan.worker_id]
                 self._not_before[plan.worker_id] = time.monotonic() + RESTART_S
-            if self.supervisor(plan.worker_id) is not None:
+            known, url = self._recorded(plan.worker_id)
+            if known is not None:
+                if url and url != self._url:
+                    self._replace(plan.worker_id, known, url)
                 continue
-            if time.monotonic() >= self._not_before.get(plan.worker_id, 0.0):
+            if time.monotonic() < self._not_before.get(plan.worker_id, 0.0):
+                continue
+            try:
                 self._children[plan.worker_id] = self._start(plan)
+            except OSError as error:
+                log.error("worker %s cannot be started: %s", plan.worker_id, error)
+                self._not_before[plan.worker_id] = time.monotonic() + RESTART_S
+
+    def _replace(self, worker_id: str, known: Known, url: str) -> None:
+        """Ends a supervisor that serves a controller elsewhere: its worker would dial that address for ever."""
+        if self._ending.get(worker_id) != known:
+            self._ending[worker_id] = known
+            log.warning("worker %s serves %s, this is %s: ending it and its tasks to start it anew", worker_id, url, self._url)
+            known.signal(signal.SIGTERM)
 
     def _start(self, plan: WorkerPlan) -> subprocess.Popen[bytes]:
         cache = self._folder / plan.worker_id
