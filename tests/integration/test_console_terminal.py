@@ -98,6 +98,7 @@ def test_a_job_s_output_is_found_from_the_list(terminal: Terminal) -> None:
     terminal.keys("l")
     terminal.until(lambda s: "hello from /demo/hello/0" in s, "its log")
     terminal.keys("Escape")
+    terminal.until(lambda s: "hello from" not in s, "the list again")  # Escape and a letter in one breath would be Alt
     terminal.keys("q")
     terminal.until(lambda s: "Quit the console?" in s, "the question")
     terminal.keys("y")
