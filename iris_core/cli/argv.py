@@ -1,7 +1,7 @@
 """Secrets in this process's own command line, which every user of the machine can read with `ps`.
 
-The kernel shows the memory where the arguments were put at start. Python has its own copies by now, so the originals of secret words can be overwritten. Best effort: where the memory cannot be
-written, nothing happens.
+The kernel shows the memory where the arguments were put at start. Python has its own copies by now, so the originals
+of secret words can be overwritten. Best effort: where the memory cannot be written, nothing happens.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Loading the packages that lie beside this one, and nothing that merely has their name.
 
-Job code often runs with PYTHONPATH=., where a folder called `providers` may lie: what is found must be the sibling of `iris_core`, and otherwise the error names the path that is in the way (DESIGN §2).
+Job code often runs with PYTHONPATH=., where a folder called `providers` may lie: what is found must be the sibling of
+`iris_core`, and otherwise the error names the path that is in the way (DESIGN §2).
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from iris_core.contracts import IrisError
 
 
 def load(name: str) -> Any:
-    """The module `name`, a dotted name that starts with a sibling package. Raises IrisError: something else is in its place."""
+    """The module `name`, a dotted name that starts with a sibling package. Raises IrisError: something else is in its
+    place.
+    """
     top = name.partition(".")[0]
     home = Path(iris_core.__file__).resolve().parents[1]
     package = importlib.import_module(top)

@@ -1,4 +1,6 @@
-"""`cluster start --local`, which keeps an embedded cluster until it is told to stop, and `cluster controller serve`, which becomes a controller."""
+"""`cluster start --local`, which keeps an embedded cluster until it is told to stop, and `cluster controller serve`,
+which becomes a controller.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,8 @@ def stop_on_signals() -> Iterator[StopRequest]:
 def start(session: Session, local: bool, fresh: bool, workers: int) -> int:
     """Start a cluster on this machine, print its address, and keep it until Ctrl-C.
 
-    Other shells reach it with --cluster=local. Its state outlives it. Ctrl-C ends its tasks, which get some seconds to end by themselves; a second Ctrl-C does not wait.
+    Other shells reach it with --cluster=local. Its state outlives it. Ctrl-C ends its tasks, which get some seconds
+    to end by themselves; a second Ctrl-C does not wait.
     """
     if not local:
         raise UsageFailed("this release starts clusters on this machine only", hint="cluster start --local")

@@ -1,6 +1,8 @@
-"""`demo`: a real cluster on an empty temporary state, a few real jobs, and the console on them; without a terminal the same, printed.
+"""`demo`: a real cluster on an empty temporary state, a few real jobs, and the console on them; without a terminal
+the same, printed.
 
-Everything it starts ends with it, and its folder goes away, whatever ends it. Must never touch the local cluster of `cluster start --local`.
+Everything it starts ends with it, and its folder goes away, whatever ends it. Must never touch the local cluster of
+`cluster start --local`.
 """
 
 from __future__ import annotations
@@ -61,7 +63,8 @@ sys.exit(3)
 def demo(session: Session) -> int:
     """Start a controller, two workers and a few real jobs in a temporary folder, and open the console on them.
 
-    Without a terminal (or from iris-core) it waits for the jobs and prints them, the tail of a log and the scheduler's view. Everything ends with it.
+    Without a terminal (or from iris-core) it waits for the jobs and prints them, the tail of a log and the
+    scheduler's view. Everything ends with it.
     """
     from iris_core.cli.beside import load
     from iris_core.cli.cluster_start import STOP_SIGNALS
@@ -69,10 +72,10 @@ def demo(session: Session) -> int:
 
     local = load("providers.local.cluster")
     local.check_installed()
-    folder = Path(tempfile.mkdtemp(prefix="iris-demo-"))
-    cluster = local.EmbeddedCluster(folder / "state", WORKERS, note=session.diagnostics.note)
     for number in STOP_SIGNALS:
         signal.signal(number, _interrupt)
+    folder = Path(tempfile.mkdtemp(prefix="iris-demo-"))
+    cluster = local.EmbeddedCluster(folder / "state", WORKERS, note=session.diagnostics.note)
     try:
         session.diagnostics.note("Starting a controller and two workers in a temporary folder …")
         target = Target(cluster.start().url, "demo", "local")

@@ -6,8 +6,8 @@
     130  interrupted
     141  the reader of standard output went away
 
-Every failure is one line: what, where, what to do. Text of others is made harmless before it is shown, and what looks like a secret is hidden. Must never print a traceback
-unless `--traceback` asks for it.
+Every failure is one line: what, where, what to do. Text of others is made harmless before it is shown, and what looks
+like a secret is hidden. Must never print a traceback unless `--traceback` asks for it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class PipeClosed(Exception):
 
 
 class Diagnostics:
-    """What one run says on standard error. `verbose` adds debug lines, `json_errors` makes the final error one JSON object."""
+    """What one run says on standard error. `verbose` adds debug lines, `json_errors` makes the final error one JSON
+    object.
+    """
 
     def __init__(self) -> None:
         self.verbose = False
@@ -116,7 +118,8 @@ def error_object(error: IrisError) -> dict[str, Any]:
 
 
 def guarded(diagnostics: Diagnostics, body: Callable[[], object], finish: Callable[[], None]) -> int:
-    """Runs a command and `finish` (which flushes standard output), and returns the exit code that the outcome stands for.
+    """Runs a command and `finish` (which flushes standard output), and returns the exit code that the outcome stands
+    for.
 
     A body that returns a number means that exit code. Every exception ends here.
     """

@@ -1,7 +1,9 @@
 """Following a log until whoever writes it is over and every line has arrived.
 
-The store is asked with a wait that ends as soon as there is a line, the controller in between; both more slowly the quieter it is. When the subject has ended, its attempts say how many lines they wrote, and
-following goes on until the store has them all, DRAIN_S at most; what is still missing then is said. A silent log store never hides the end of a job. Must never cancel anything.
+The store is asked with a wait that ends as soon as there is a line, the controller in between; both more slowly the
+quieter it is. When the subject has ended, its attempts say how many lines they wrote, and following goes on until the
+store has them all, DRAIN_S at most; what is still missing then is said. A silent log store never hides the end of a
+job. Must never cancel anything.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """`job run`: submits the command, prints the job's id, and follows it to its end.
 
-Standard output holds the id on its first line and then what the job writes; everything Iris itself has to say goes to standard error. Ctrl-C cancels the job unless it was told not to; a lost
-connection never does, and says how to look again. Must never cancel a job that it did not submit.
+Standard output holds the id on its first line and then what the job writes; everything Iris itself has to say goes to
+standard error. Ctrl-C cancels the job unless it was told not to; a lost connection never does, and says how to look
+again. Must never cancel a job that it did not submit.
 """
 
 from __future__ import annotations
@@ -112,7 +113,8 @@ class RunCommand(CommandAfterDashes):
 def run(ctx: click.Context, /, no_wait: bool, terminate_on_exit: bool, **values: Any) -> int:
     """Submit a command as a job, print its id, and follow it until it ends.
 
-    The command stands after `--`; nothing that follows is looked at. It runs in a copy of the git repository around the current directory (outside git: of the current directory), from its root.
+    The command stands after `--`; nothing that follows is looked at. It runs in a copy of the git repository around
+    the current directory (outside git: of the current directory), from its root.
 
     Exit code: 0 when the job SUCCEEDED (with --no-wait: when it was submitted), 1 when it did not, 130 on Ctrl-C.
     """

@@ -1,7 +1,8 @@
 """A group that knows its commands by name and one line of help, and imports one only when it runs.
 
-`--help` of the whole program lists forty commands; importing them to do so would cost more than many of them take. The short help stands in the table
-and a test compares it with the command's own. Must never import a command to list it.
+`--help` of the whole program lists forty commands; importing them to do so would cost more than many of them take.
+The short help stands in the table and a test compares it with the command's own. Must never import a command to list
+it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Log lines on their way to a reader: parts joined, several tasks put in the order of time, each line formatted.
 
-The store gives lines in the order they reached it. Ranks that ran side by side reach it a little out of step, so a line waits until nothing earlier can be expected, and lines of one
-task keep their order whatever its clock does. Must never fetch anything.
+The store gives lines in the order they reached it. Ranks that ran side by side reach it a little out of step, so a
+line waits until nothing earlier can be expected, and lines of one task keep their order whatever its clock does. Must
+never fetch anything.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ MAX_JOINED_BYTES: Final = 64 * 1024 * 1024
 
 @dataclass(slots=True)
 class Line:
-    """A whole line: `data` as text, `raw` its bytes where they differ. `gap` > 0: so many lines are lost, `data` says why."""
+    """A whole line: `data` as text, `raw` its bytes where they differ. `gap` > 0: so many lines are lost, `data` says
+    why.
+    """
 
     seq: int
     key: str
@@ -98,7 +101,8 @@ def _joined(first: Line, parts: list[StoredLine]) -> Line:
 class TimeOrder:
     """Lines by time, stable: the same lines always come out in the same order.
 
-    A line's place is its time, but never before an earlier line of its own key. `arrived` and the `before` of `take` are any one clock.
+    A line's place is its time, but never before an earlier line of its own key. `arrived` and the `before` of `take`
+    are any one clock.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,8 @@
 """Reading the log store page by page: the last lines, the first lines, and what comes next.
 
-An answer holds at most a few megabytes and a few seconds of searching, so more is asked for in pages, forward by cursor and backward by `before`; a page that found nothing moves on all the
-same. What was left out, and why, is carried along. Must never print.
+An answer holds at most a few megabytes and a few seconds of searching, so more is asked for in pages, forward by
+cursor and backward by `before`; a page that found nothing moves on all the same. What was left out, and why, is
+carried along. Must never print.
 """
 
 from __future__ import annotations
@@ -103,7 +104,9 @@ class LogReader:
         return kept, account
 
     def first(self, count: int, account: Account) -> Iterator[Line]:
-        """The first `count` lines that match, by time, as they are read; `account` is filled while that happens. Raises IrisError."""
+        """The first `count` lines that match, by time, as they are read; `account` is filled while that happens.
+        Raises IrisError.
+        """
         joiner, order = Joiner(), TimeOrder()
         read = 0
         while True:

@@ -1,7 +1,7 @@
 """Whose log is read: a job with its children, a task over its attempts, or one attempt.
 
-Each knows the store's key, whether it is over, why it has nothing to say yet, and how many lines its attempts wrote in all, which tells whether everything has been shipped. Must never read
-the log itself.
+Each knows the store's key, whether it is over, why it has nothing to say yet, and how many lines its attempts wrote
+in all, which tells whether everything has been shipped. Must never read the log itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`job logs`, `task logs` and `attempt logs`: one set of options over three kinds of subject (cli-auth-logs §1.5).
 
-Text is for people: one line each, harmless for a terminal. `-o jsonl` and `--save` give what was written. Whatever is left out is said on standard error, and something that has not started yet is
-answered at once with the reason.
+Text is for people: one line each, harmless for a terminal. `-o jsonl` and `--save` give what was written. Whatever is
+left out is said on standard error, and something that has not started yet is answered at once with the reason.
 """
 
 from __future__ import annotations

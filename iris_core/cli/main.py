@@ -1,7 +1,7 @@
 """The program `iris-core`, and the command tree that `iris` shares.
 
-Only names and one-line helps are here; a command's module is imported when it runs. `main` returns the exit code of every outcome, an interrupt during the first
-imports included. Must never import protobuf, grpc or YAML.
+Only names and one-line helps are here; a command's module is imported when it runs. `main` returns the exit code of
+every outcome, an interrupt during the first imports included. Must never import protobuf, grpc or YAML.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def run(
 ) -> int:
     """Runs one command line and returns its exit code; nothing is raised.
 
-    `console` opens the console on a cluster (`demo` on a terminal does). `alone` runs when no command is given; without it that is a usage error.
-    `opener` replaces the connection, for tests.
+    `console` opens the console on a cluster (`demo` on a terminal does). `alone` runs when no command is given;
+    without it that is a usage error. `opener` replaces the connection, for tests.
     """
     try:
         from iris_core.cli import output

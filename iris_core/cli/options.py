@@ -93,8 +93,9 @@ def split_command(args: list[str]) -> tuple[list[str], list[str] | None]:
 class CommandAfterDashes(click.Command):
     """A command whose line ends in `-- WORDS…`, which nothing here looks at (DESIGN §5.13).
 
-    The words arrive as the parameter `command`. `positional` arguments may stand before the dashes; any other word there is an error that shows where the dashes belong,
-    because an option after such a word would silently become part of the command.
+    The words arrive as the parameter `command`. `positional` arguments may stand before the dashes; any other word
+    there is an error that shows where the dashes belong, because an option after such a word would silently become
+    part of the command.
     """
 
     positional = 0

@@ -1,7 +1,8 @@
 """The one owner of standard output: bytes out, tables, and the machine formats.
 
-Data goes here and nothing else does. A reader that went away ends the command quietly; a full disk is an error. What a person reads is made harmless for a terminal,
-what a machine reads is the original. Must never decide what a command shows.
+Data goes here and nothing else does. A reader that went away ends the command quietly; a full disk is an error. What
+a person reads is made harmless for a terminal, what a machine reads is the original. Must never decide what a command
+shows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """`query`: one read-only SQL statement on the controller's database, as a table, JSON or CSV.
 
-Every column and every value arrives: in JSON a repeated column name gets a number (`state`, `state_2`), whole numbers keep all their digits, NULL is not the empty string (a table shows `NULL`, CSV
-nothing, where an empty string is `""`), and bytes show as a placeholder with their size. Must never change a statement.
+Every column and every value arrives: in JSON a repeated column name gets a number (`state`, `state_2`), whole numbers
+keep all their digits, NULL is not the empty string (a table shows `NULL`, CSV nothing, where an empty string is
+`""`), and bytes show as a placeholder with their size. Must never change a statement.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ TIMEOUT_S = 60.0
 def query(session: Session, sql: str, how: str, max_rows: int) -> None:
     """Run one read-only SQL statement on the controller's database.
 
-    In JSON a repeated column name gets a number: state, state_2. NULL shows as NULL in a table and as nothing in CSV; bytes show as <N bytes>.
+    In JSON a repeated column name gets a number: state, state_2. NULL shows as NULL in a table and as nothing in CSV;
+    bytes show as <N bytes>.
     """
     from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 

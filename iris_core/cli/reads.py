@@ -1,6 +1,7 @@
 """Questions to the controller that several commands ask, and the patience of those that wait.
 
-A read that loses the connection may be asked again; the commands that wait for something do so for RECONNECT_FOR_S and say so once. Must never change anything.
+A read that loses the connection may be asked again; the commands that wait for something do so for RECONNECT_FOR_S
+and say so once. Must never change anything.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ def list_jobs(
 ) -> tuple[list[pb.JobStatus], bool]:
     """Jobs, newest submission first, and whether there are more than `limit` (0 = all).
 
-    `prefix` begins the id, in the middle of a component too; one that names only a user means that user alone. Raises IrisError.
+    `prefix` begins the id, in the middle of a component too; one that names only a user means that user alone. Raises
+    IrisError.
     """
     found: list[pb.JobStatus] = []
     for job in _jobs(client, prefix, states, filter_text, limit):
@@ -123,7 +125,8 @@ def _jobs(client: Client, prefix: str, states: Iterable[int], filter_text: str, 
 
 
 def check_prefix(prefix: str, *, wide: bool) -> str:
-    """An id's beginning. Without `wide` it must reach into the job's name: a user's whole work is too much to name by accident.
+    """An id's beginning. Without `wide` it must reach into the job's name: a user's whole work is too much to name by
+    accident.
 
     Raises UsageFailed.
     """

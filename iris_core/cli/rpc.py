@@ -1,6 +1,8 @@
-"""`rpc SERVICE METHOD`: every RPC of the release, made from the descriptors, so that a new one is there at once (cli-auth-logs §1.7).
+"""`rpc SERVICE METHOD`: every RPC of the release, made from the descriptors, so that a new one is there at once
+(cli-auth-logs §1.7).
 
-Scalar fields become options, `--json` gives the whole request instead; the answer is JSON with the names of the proto. A stream prints one JSON object a line. Must never hold a list of methods.
+Scalar fields become options, `--json` gives the whole request instead; the answer is JSON with the names of the
+proto. A stream prints one JSON object a line. Must never hold a list of methods.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""One run of the command line: what the root options said, and the connection that is opened when a command first needs it.
+"""One run of the command line: what the root options said, and the connection that is opened when a command first
+needs it.
 
 Commands reach it as `@click.pass_obj`. Must never dial before `client` is asked for.
 """
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
 class Session:
     """The root options, and what hangs on them.
 
-    `program` is the name the operator typed, for hints, and `argv` the words behind it. `opener` replaces the connection, for tests. `console` opens the console on a
-    cluster, None where there is none. `alone` is what a command line without a command does, None = it is a usage error.
+    `program` is the name the operator typed, for hints, and `argv` the words behind it. `opener` replaces the
+    connection, for tests. `console` opens the console on a cluster, None where there is none. `alone` is what a
+    command line without a command does, None = it is a usage error.
     """
 
     def __init__(

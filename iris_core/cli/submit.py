@@ -1,6 +1,7 @@
 """From the options of `job run` to a job on the controller: the request, the bundle, the name.
 
-Everything that can be wrong with what was typed is found before anything is sent. Nothing of the submitter's environment travels unless `-e` names it (DESIGN §5.13). Must never follow the job.
+Everything that can be wrong with what was typed is found before anything is sent. Nothing of the submitter's
+environment travels unless `-e` names it (DESIGN §5.13). Must never follow the job.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Tables for people: plain columns aligned by displayed width, and the listings that every `-o` format is made from.
 
-A cell is made visible before it is measured. Only where the room is known (a terminal, or $COLUMNS) are cells cut, between whole characters and with an ellipsis; ids are
-never cut unless it is a terminal. Column specs are those of the console (`iris_core/live/columns.py`). Must never write: it returns text.
+A cell is made visible before it is measured. Only where the room is known (a terminal, or $COLUMNS) are cells cut,
+between whole characters and with an ellipsis; ids are never cut unless it is a terminal. Column specs are those of
+the console (`iris_core/live/columns.py`). Must never write: it returns text.
 """
 
 from __future__ import annotations

@@ -119,9 +119,11 @@ class ExecCommand(CommandAfterDashes):
 )
 @click.pass_context
 def exec_command(ctx: click.Context, target: str, timeout: int) -> int:
-    """Run a command in the directory and environment of a running task (or of its attempt TASK:N, while that is current).
+    """Run a command in the directory and environment of a running task (or of its attempt TASK:N, while that is
+    current).
 
-    Its output comes when it has ended, byte for byte, and its exit code becomes this command's own. What it leaves in the background (`nohup … &`) outlives it and ends with the attempt.
+    Its output comes when it has ended, byte for byte, and its exit code becomes this command's own. What it leaves in
+    the background (`nohup … &`) outlives it and ends with the attempt.
     """
     from iris_core.cli.argv import hide_secret_words
     from iris_core.model.errors import ModelError

@@ -1,7 +1,7 @@
 """The connection of an event loop: the console.
 
-One channel, every call a coroutine, every stream an async iterator that ends its call when it is closed. Must never block the loop, and never
-restart a stream by itself: only the reader knows from which revision to go on.
+One channel, every call a coroutine, every stream an async iterator that ends its call when it is closed. Must never
+block the loop, and never restart a stream by itself: only the reader knows from which revision to go on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 class GrpcAsyncClient:
-    """A controller over gRPC (`contracts.AsyncClient`). Make it inside the running loop; it connects with the first call."""
+    """A controller over gRPC (`contracts.AsyncClient`). Make it inside the running loop; it connects with the first
+    call.
+    """
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """What every connection does alike: credentials, request ids, the error vocabulary, and when a call may be repeated.
 
-A mutation carries a `request_id` and the controller answers a repeat with the first answer (DESIGN §4), so a call whose fate is
-unknown may be sent again under the same id. A call without one is never repeated here: only its caller knows whether that is safe.
-Must never import grpc or a socket: both transports stand on this room.
+A mutation carries a `request_id` and the controller answers a repeat with the first answer (DESIGN §4), so a call
+whose fate is unknown may be sent again under the same id. A call without one is never repeated here: only its caller
+knows whether that is safe. Must never import grpc or a socket: both transports stand on this room.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ class Timeout(ConnectFailed):
 class Repeater:
     """Decides how long to wait before a call of unknown fate is sent again; one per call.
 
-    `clock` is monotonic seconds. `answered` says whether this address ever answered; `note` is told once, before the first wait.
+    `clock` is monotonic seconds. `answered` says whether this address ever answered; `note` is told once, before the
+    first wait.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
-"""Where a controller listens: the one parser of its URL, with every spelling that is right and a clear word on those that are not.
+"""Where a controller listens: the one parser of its URL, with every spelling that is right and a clear word on those
+that are not.
 
-A URL is scheme, host and port, nothing else; the port is 10000 unless given. IPv6 addresses are bracketed and may carry a zone. Must never
-resolve a name or open a connection.
+A URL is scheme, host and port, nothing else; the port is 10000 unless given. IPv6 addresses are bracketed and may
+carry a zone. Must never resolve a name or open a connection.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The synchronous connection over gRPC.
 
-Imports grpc when it is opened, not before: the import alone costs more than most commands. Generic calls by method path, no generated
-stubs, so that a method that only the server's release knows can still be called. Must never repeat a call that carries no request id.
+Imports grpc when it is opened, not before: the import alone costs more than most commands. Generic calls by method
+path, no generated stubs, so that a method that only the server's release knows can still be called. Must never repeat
+a call that carries no request id.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
 
 
 def channel_options() -> list[tuple[str, int]]:
-    """Limits and keepalive of every channel. A proxy variable of the shell never applies: the address given is the one dialled."""
+    """Limits and keepalive of every channel. A proxy variable of the shell never applies: the address given is the
+    one dialled.
+    """
     return [
         ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
         ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),

@@ -1,8 +1,9 @@
 """The synchronous connection over HTTP/1.1: unary calls as JSON posts, streams as chunked NDJSON.
 
-h11 speaks the protocol and this room moves the bytes: http.client costs twice its import time and httpx ten times, which a command that
-lists jobs would pay each time. Proxy variables of the shell are ignored. Connections are kept between calls and one that turns out dead before anything was
-answered is replaced once. Must never follow a redirect, and never repeat a call that carries no request id.
+h11 speaks the protocol and this room moves the bytes: http.client costs twice its import time and httpx ten times,
+which a command that lists jobs would pay each time. Proxy variables of the shell are ignored. Connections are kept
+between calls and one that turns out dead before anything was answered is replaced once. Must never follow a redirect,
+and never repeat a call that carries no request id.
 """
 
 from __future__ import annotations
@@ -354,7 +355,9 @@ def error_from_body(status: int, body: bytes, url: str) -> IrisError:
 
 
 def error_from_fields(status: str, fields: dict[str, Any]) -> IrisError:
-    """The exception for the error object of the JSON bridge: `iris.v1.ErrorDetail` with `status` and `message` beside it."""
+    """The exception for the error object of the JSON bridge: `iris.v1.ErrorDetail` with `status` and `message` beside
+    it.
+    """
     from google.protobuf import json_format
 
     from iris_core.wire.gen.iris.v1.common_pb2 import ErrorDetail

@@ -1,8 +1,9 @@
 """The command line's connection: small calls over HTTP/1.1, large messages and streams over gRPC.
 
-A command that lists jobs ends before grpc would be imported (`docs/performance.md`); a bundle or a hundred thousand log lines are cheaper as
-protobuf than as JSON, and a stream lives long enough to pay for the import. Where gRPC finds no way through, its calls go over HTTP as well.
-Must never send one call both ways once the server may have seen it, unless it carries a request id.
+A command that lists jobs ends before grpc would be imported (`docs/performance.md`); a bundle or a hundred thousand
+log lines are cheaper as protobuf than as JSON, and a stream lives long enough to pay for the import. Where gRPC finds
+no way through, its calls go over HTTP as well. Must never send one call both ways once the server may have seen it,
+unless it carries a request id.
 """
 
 from __future__ import annotations

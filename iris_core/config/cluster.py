@@ -1,7 +1,8 @@
 """What a cluster file says, as values (control-plane §8).
 
-Every key that exists in such a file is known here; those that this release acts on become fields, the others are accepted as they are so that one file
-serves releases on both sides. An unknown key is an error: a misspelled limit must not be no limit. Must never contact a cluster or read a secret.
+Every key that exists in such a file is known here; those that this release acts on become fields, the others are
+accepted as they are so that one file serves releases on both sides. An unknown key is an error: a misspelled limit
+must not be no limit. Must never contact a cluster or read a secret.
 """
 
 from __future__ import annotations
@@ -195,7 +196,9 @@ class NamedCluster:
 
 
 def named_clusters() -> list[NamedCluster]:
-    """Every cluster file that `--cluster` finds, by name; a name in two folders is the one that wins. Reads no file but in `./config`."""
+    """Every cluster file that `--cluster` finds, by name; a name in two folders is the one that wins. Reads no file
+    but in `./config`.
+    """
     found: dict[str, Path] = {}
     for folder in places.cluster_folders():
         for path in _files(folder):
@@ -237,7 +240,9 @@ def find_cluster(name: str) -> Path:
 
 
 def load_config(path: Path, *, embedded: bool = False) -> ClusterConfig:
-    """Reads a cluster file; that of the embedded cluster alone may be named `local`. Raises UsageFailed, with file and line."""
+    """Reads a cluster file; that of the embedded cluster alone may be named `local`. Raises UsageFailed, with file
+    and line.
+    """
     return _cluster(read_document(path), embedded)
 
 

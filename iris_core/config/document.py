@@ -1,7 +1,8 @@
 """YAML read with suspicion: values that remember where they stand, and one clear line for everything that is wrong.
 
-Only plain data (no tags), no key twice, a bounded file, a bounded number of aliases, a bounded depth, so that no file can cost memory or time. Every error
-is a UsageFailed that begins with `file:line:`. Must never know what a cluster is.
+Only plain data (no tags), no key twice, a bounded file, a bounded number of aliases, a bounded depth, so that no file
+can cost memory or time. Every error is a UsageFailed that begins with `file:line:`. Must never know what a cluster
+is.
 """
 
 from __future__ import annotations
@@ -121,7 +122,9 @@ class Value:
 
 
 def read_document(path: Path) -> Value:
-    """The document in that file. Raises UsageFailed: unreadable, too large, not UTF-8, or not the YAML that is allowed here."""
+    """The document in that file. Raises UsageFailed: unreadable, too large, not UTF-8, or not the YAML that is
+    allowed here.
+    """
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)

@@ -1,7 +1,7 @@
 """The folders of this user: configuration, state, and the cluster files that ship with the program.
 
-The names are those that operators know on every system (DESIGN §2, §5.21), so XDG variables count and no platform's own habits do. A
-variable that is not an absolute path is ignored, as XDG says. Must never create anything.
+The names are those that operators know on every system (DESIGN §2, §5.21), so XDG variables count and no platform's
+own habits do. A variable that is not an absolute path is ignored, as XDG says. Must never create anything.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """From what the operator typed to an open connection: selectors, the running local cluster, the choice of transport.
 
-`target` decides which controller is meant, `local` knows the embedded cluster of this user, `open_client` and `open_async_client` open the connection.
-Nothing is dialled before the first call. Must never start a cluster: only `cluster start` does.
+`target` decides which controller is meant, `local` knows the embedded cluster of this user, `open_client` and
+`open_async_client` open the connection. Nothing is dialled before the first call. Must never start a cluster: only
+`cluster start` does.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ Transport = Literal["auto", "grpc", "http"]
 def open_client(target: Target, *, transport: Transport = "auto", note: Callable[[str], None] | None = None) -> Client:
     """A connection for the command line; `note` is told when a call has to wait for the controller.
 
-    auto sends small calls over HTTP/1.1 and large ones and streams over gRPC: measured, a command that lists 50 jobs is done before
-    gRPC would be imported (docs/performance.md). Raises ConnectFailed, UsageFailed for a URL or token that cannot be used.
+    auto sends small calls over HTTP/1.1 and large ones and streams over gRPC: measured, a command that lists 50 jobs
+    is done before gRPC would be imported (docs/performance.md). Raises ConnectFailed, UsageFailed for a URL or token
+    that cannot be used.
     """
     from iris_core.client.calls import Credentials, token_from_environment
     from iris_core.client.endpoint import parse_url
@@ -46,12 +48,16 @@ def open_client(target: Target, *, transport: Transport = "auto", note: Callable
 
 
 def open_async_client(target: Target) -> AsyncClient:
-    """A connection for the running event loop. Raises ConnectFailed, UsageFailed for a URL or token that cannot be used."""
+    """A connection for the running event loop. Raises ConnectFailed, UsageFailed for a URL or token that cannot be
+    used.
+    """
     from iris_core.client.aio import GrpcAsyncClient
     from iris_core.client.calls import Credentials, token_from_environment
     from iris_core.client.endpoint import parse_url
 
-    return GrpcAsyncClient(_of_this_machine(parse_url(target.url)), Credentials(token_from_environment(), target.read_only))
+    return GrpcAsyncClient(
+        _of_this_machine(parse_url(target.url)), Credentials(token_from_environment(), target.read_only)
+    )
 
 
 def _of_this_machine(endpoint: Endpoint) -> Endpoint:

@@ -1,7 +1,7 @@
 """The embedded cluster of this user: the record that `cluster start --local` leaves for the commands of other shells.
 
-A process id alone is no proof, because the kernel gives numbers away again; the record holds the start time too, and only a process that matches
-both counts as running (DESIGN §5.21). Must never start or signal anything.
+A process id alone is no proof, because the kernel gives numbers away again; the record holds the start time too, and
+only a process that matches both counts as running (DESIGN §5.21). Must never start or signal anything.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Which controller is meant (DESIGN §5.21, cli-auth-logs §1.1).
 
-The rule, in order: `--controller-url` or `--config` or `--cluster`; inside a task `$IRIS_CONTROLLER_URL`; `$IRIS_CLUSTER`; a running local
-cluster; else an error that names the three selectors. `--controller-url` and `--config` exclude each other, and `--cluster` beside one of them is only the name
-that is shown. Must never open a connection.
+The rule, in order: `--controller-url` or `--config` or `--cluster`; inside a task `$IRIS_CONTROLLER_URL`;
+`$IRIS_CLUSTER`; a running local cluster; else an error that names the three selectors. `--controller-url` and
+`--config` exclude each other, and `--cluster` beside one of them is only the name that is shown. Must never open a
+connection.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def resolve(
     read_only: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> Target:
-    """The controller that these selectors mean. Raises UsageFailed, or ConnectFailed when the local cluster is not running."""
+    """The controller that these selectors mean. Raises UsageFailed, or ConnectFailed when the local cluster is not
+    running.
+    """
     variables = os.environ if environ is None else environ
     if controller_url and config:
         raise UsageFailed("--controller-url and --config exclude each other", hint="give one of them")

@@ -1,7 +1,7 @@
 """The archive of a workspace: the same tree always gives the same bytes, so its hash is its identity.
 
-Times are fixed, names sorted, modes reduced to "executable or not": nothing but names, contents and that bit counts. Must never follow a link: contents are read with
-O_NOFOLLOW, and a file that became one meanwhile is an error.
+Times are fixed, names sorted, modes reduced to "executable or not": nothing but names, contents and that bit counts.
+Must never follow a link: contents are read with O_NOFOLLOW, and a file that became one meanwhile is an error.
 """
 
 from __future__ import annotations

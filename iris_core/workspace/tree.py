@@ -1,8 +1,10 @@
 """Which files travel (control-plane §4.3).
 
-Inside git: what `git ls-files -co --exclude-standard` lists from the root of the repository, submodules included, so that ignore rules mean what git says they mean.
-Outside: everything below the current directory. In both, tool caches, virtual environments and the like stay behind (`EXCLUDED_*`). A symbolic link travels as
-a link when it stays within the tree, and is left out with a word otherwise: what lies behind it was never asked for. Sizes are read here, contents never.
+Inside git: what `git ls-files -co --exclude-standard` lists from the root of the repository, submodules included, so
+that ignore rules mean what git says they mean.
+Outside: everything below the current directory. In both, tool caches, virtual environments and the like stay behind
+    (`EXCLUDED_*`). A symbolic link travels as a link when it stays within the tree, and is left out with a word
+    otherwise: what lies behind it was never asked for. Sizes are read here, contents never.
 """
 
 from __future__ import annotations
@@ -82,7 +84,8 @@ class Workspace:
 def scan(folder: Path) -> Workspace:
     """The workspace around that folder. Reads no contents.
 
-    Raises UsageFailed: it is larger than a bundle may be (the largest files are named), or it is the root of the file system or a home directory;
+    Raises UsageFailed: it is larger than a bundle may be (the largest files are named), or it is the root of the file
+    system or a home directory;
     IrisError: git or the file system refuses to list it.
     """
     root = git_root(folder)
@@ -107,7 +110,9 @@ def scan(folder: Path) -> Workspace:
 
 
 def git_root(folder: Path) -> Path | None:
-    """The root of the git repository around that folder, None if there is none. Raises IrisError: git refuses to read it."""
+    """The root of the git repository around that folder, None if there is none. Raises IrisError: git refuses to read
+    it.
+    """
     done = _git(folder, "rev-parse", "--show-toplevel")
     if done is None:
         return None

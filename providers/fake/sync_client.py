@@ -1,6 +1,8 @@
-"""A controller that exists only in memory, for the command line: the scripted cluster of `FakeClient` behind the synchronous protocol.
+"""A controller that exists only in memory, for the command line: the scripted cluster of `FakeClient` behind the
+synchronous protocol.
 
-What the command line asks beyond the console is scripted per method: an answer, an exception, or a function of the request. A read that would wait returns at once, because nothing happens by itself.
+What the command line asks beyond the console is scripted per method: an answer, an exception, or a function of the
+request. A read that would wait returns at once, because nothing happens by itself.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ Answer = Any
 class FakeSyncClient:
     """`iris_core.contracts.Client` over a scripted cluster.
 
-    `cluster` is the world behind it (`put`, `log`, `fail`, `deny`, `break_connection`). `script[method]` is a list: each call takes the next item, the last one stays. `before` runs before every call.
+    `cluster` is the world behind it (`put`, `log`, `fail`, `deny`, `break_connection`). `script[method]` is a list:
+    each call takes the next item, the last one stays. `before` runs before every call.
     """
 
     def __init__(self, cluster: FakeClient | None = None) -> None:

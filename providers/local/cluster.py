@@ -1,7 +1,9 @@
-"""The embedded cluster: a controller of our own on this machine, with its workers, for as long as whoever started it lives.
+"""The embedded cluster: a controller of our own on this machine, with its workers, for as long as whoever started it
+lives.
 
-The controller runs in a session of its own, so a Ctrl-C in the terminal reaches only us and tasks get their grace (field case C20); the kernel ends it when we die. It is started again when it
-dies, on the same port. `stop` ends everything: TERM, grace, KILL. Must never leave a process behind, whatever ends it.
+The controller runs in a session of its own, so a Ctrl-C in the terminal reaches only us and tasks get their grace
+(field case C20); the kernel ends it when we die. It is started again when it dies, on the same port. `stop` ends
+everything: TERM, grace, KILL. Must never leave a process behind, whatever ends it.
 """
 
 from __future__ import annotations
@@ -91,7 +93,9 @@ class EmbeddedCluster:
         return self._state_dir / "controller.log"
 
     def start(self) -> Running:
-        """Starts the controller and waits until it serves. Raises IrisError: it did not; the reason is the controller's own."""
+        """Starts the controller and waits until it serves. Raises IrisError: it did not; the reason is the
+        controller's own.
+        """
         check_installed()
         try:
             self._state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -170,7 +174,9 @@ class EmbeddedCluster:
         return f"exit code {self._child.returncode if self._child else '?'}"
 
     def poll(self) -> bool:
-        """Looks after the controller; returns whether another one serves since the last look. Raises IrisError: it keeps dying."""
+        """Looks after the controller; returns whether another one serves since the last look. Raises IrisError: it
+        keeps dying.
+        """
         child = self._child
         if child is None or child.poll() is None:
             return False
@@ -187,14 +193,18 @@ class EmbeddedCluster:
         return True
 
     def supervise(self, stopping: Callable[[], bool], changed: Callable[[Running], None]) -> None:
-        """Looks after the cluster until `stopping`; `changed` is told of another controller. Raises IrisError: it keeps dying."""
+        """Looks after the cluster until `stopping`; `changed` is told of another controller. Raises IrisError: it
+        keeps dying.
+        """
         while not stopping():
             if self.poll() and self.running is not None:
                 changed(self.running)
             time.sleep(POLL_S)
 
     def stop(self, hurry: Callable[[], bool] = lambda: False) -> list[str]:
-        """Ends controller, workers, tasks and log store, and returns what had to be killed. `hurry` cuts the tasks' grace short."""
+        """Ends controller, workers, tasks and log store, and returns what had to be killed. `hurry` cuts the tasks'
+        grace short.
+        """
         killed = []
         child = self._child
         if child is not None and child.poll() is None:

@@ -1,4 +1,6 @@
-"""Object stores, chosen by the scheme of their URL. A scheme whose package is not installed is named with the command that installs it."""
+"""Object stores, chosen by the scheme of their URL. A scheme whose package is not installed is named with the command
+that installs it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def open_store(url: str) -> ObjectStore:
-    """The store rooted at that URL. Nothing is read or written yet. Raises UsageFailed: not a URL of a store that this release has."""
+    """The store rooted at that URL. Nothing is read or written yet. Raises UsageFailed: not a URL of a store that
+    this release has.
+    """
     parts = urlsplit(url)
     if parts.scheme == "file":
         path = unquote(parts.path)

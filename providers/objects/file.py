@@ -1,7 +1,8 @@
 """An object store in a folder (`contracts.ObjectStore`): for one machine, or for several over a shared file system.
 
-Objects appear whole or not at all: each is written aside, synced, and renamed. Compare-and-set holds the folder's lock from comparing to renaming, so it
-is as strong as the file system's locks. Objects and folders are their owner's alone. Must never follow a link, and never touch anything outside its root.
+Objects appear whole or not at all: each is written aside, synced, and renamed. Compare-and-set holds the folder's
+lock from comparing to renaming, so it is as strong as the file system's locks. Objects and folders are their owner's
+alone. Must never follow a link, and never touch anything outside its root.
 """
 
 from __future__ import annotations

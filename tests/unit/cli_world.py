@@ -1,4 +1,6 @@
-"""Running a command line in this process against a scripted controller: what went out on both streams, and the exit code."""
+"""Running a command line in this process against a scripted controller: what went out on both streams, and the exit
+code.
+"""
 
 from __future__ import annotations
 
@@ -91,15 +93,18 @@ class _Stream(io.TextIOWrapper):
         self.bytes = io.BytesIO(data)
         super().__init__(self.bytes, encoding="utf-8", write_through=True)
 
+    def written(self) -> bytes:
+        """What was written so far. A bound method keeps the stream alive: one that is collected closes its bytes."""
+        return self.bytes.getvalue()
+
 
 @contextmanager
 def captured(stdin: bytes = b"") -> Iterator[tuple[Callable[[], bytes], Callable[[], bytes]]]:
     """Standard streams that keep what is written; yields functions that give it."""
     before = sys.stdin, sys.stdout, sys.stderr
-    sys.stdin, sys.stdout, sys.stderr = _Stream(stdin), _Stream(), _Stream()
-    out, err = sys.stdout, sys.stderr
+    out, err = _Stream(), _Stream()
+    sys.stdin, sys.stdout, sys.stderr = _Stream(stdin), out, err
     try:
-        # The functions keep the streams alive: a stream that is collected closes its bytes.
-        yield lambda: out.bytes.getvalue(), lambda: err.bytes.getvalue()
+        yield out.written, err.written
     finally:
         sys.stdin, sys.stdout, sys.stderr = before

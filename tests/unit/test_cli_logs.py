@@ -1,4 +1,6 @@
-"""Logs: parts joined, ranks in the order of time and the same every time, pages without gaps, honest about what is left out."""
+"""Logs: parts joined, ranks in the order of time and the same every time, pages without gaps, honest about what is
+left out.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The command line as a process: a reader that goes away, a full disk, closed streams, an interrupt, and how little is loaded."""
+"""The command line as a process: a reader that goes away, a full disk, closed streams, an interrupt, and how little
+is loaded.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The workspace: exactly what git lists, links only within, the same bytes for the same tree, and early refusals (C44, C47, C48)."""
+"""The workspace: exactly what git lists, links only within, the same bytes for the same tree, and early refusals
+(C44, C47, C48).
+"""
 
 from __future__ import annotations
 
