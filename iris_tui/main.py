@@ -41,7 +41,7 @@ def run(argv: Sequence[str]) -> int:
         return _open(line, plain=plain)
 
     def console(target: Target) -> int:
-        return run_console(target, on_quit_note=DEMO_NOTE)
+        return run_console(target, selector=f"--controller-url={target.url}", on_quit_note=DEMO_NOTE)
 
     return run_command(words, program="iris", console=console, alone=alone)
 
@@ -120,21 +120,21 @@ def preload() -> None:
     threading.Thread(target=load, name="preload", daemon=True).start()
 
 
-def connection(target: Target) -> Callable[[], Awaitable[AsyncClient]]:
-    """How the console connects to a target: the imports in a thread, the channel inside the loop."""
+def connection(locate: Callable[[], Target]) -> Callable[[], Awaitable[AsyncClient]]:
+    """How the console connects: the imports in a thread, the channel inside the loop, to where the cluster is then."""
 
     async def connect() -> AsyncClient:
         from iris_core.connect import open_async_client
         from iris_tui.threads import in_thread
 
-        def load() -> None:
+        def prepare() -> Target:
             import iris_core.client.aio
             import iris_core.client.grpc_client
 
             iris_core.client.grpc_client.load_grpc()
+            return locate()
 
-        await in_thread(load, name="load grpc")
-        return open_async_client(target)
+        return open_async_client(await in_thread(prepare, name="connect"))
 
     return connect
 
@@ -143,16 +143,33 @@ def session_for(
     target: Target, *, selector: str = "", client_factory: Callable[[], Awaitable[AsyncClient]] | None = None
 ) -> Session:
     """The console's session on a target."""
+    from iris_core.config.places import LOCAL
     from iris_core.live.clock import SystemClock
     from iris_tui.session import Session
+    from iris_tui.threads import in_thread
+
+    first = True
+
+    def locate() -> Target:
+        nonlocal first
+        from iris_core.connect import resolve
+
+        if first or target.cluster != LOCAL:
+            first = False
+            return target
+        return resolve(cluster=LOCAL, read_only=target.read_only)
+
+    async def where() -> str:
+        return (await in_thread(locate, name="locate")).url
 
     return Session(
         target.cluster or target.url,
-        client_factory or connection(target),
+        client_factory or connection(locate),
         SystemClock(),
         environment=target.environment,
         read_only=target.read_only,
         selector=selector or (f"--cluster={target.cluster}" if target.cluster else f"--controller-url={target.url}"),
+        where=None if client_factory else where,
     )
 
 
