@@ -148,16 +148,11 @@ def session_for(
     from iris_tui.session import Session
     from iris_tui.threads import in_thread
 
-    first = True
-
     def locate() -> Target:
-        nonlocal first
+        """A local cluster that was started again listens at another port."""
         from iris_core.connect import resolve
 
-        if first or target.cluster != LOCAL:
-            first = False
-            return target
-        return resolve(cluster=LOCAL, read_only=target.read_only)
+        return resolve(cluster=LOCAL, read_only=target.read_only) if target.cluster == LOCAL else target
 
     async def where() -> str:
         return (await in_thread(locate, name="locate")).url

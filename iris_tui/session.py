@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from iris_core.contracts import IrisError, R
+from iris_core.contracts import ConnectFailed, IrisError, R
 from iris_core.live.backoff import Backoff
 from iris_core.live.jobtree import JobTree
 from iris_core.live.waiting import first_of
@@ -31,11 +31,15 @@ CLOSE_S: Final = 0.5
 
 
 class LateClient:
-    """An AsyncClient that is made with the first call, and made anew when that failed."""
+    """An AsyncClient that is made with the first call, and made anew when that failed or the cluster has moved.
 
-    def __init__(self, factory: ClientFactory) -> None:
+    `where` says at which URL the cluster listens now: a local cluster comes back at another port.
+    """
+
+    def __init__(self, factory: ClientFactory, where: Callable[[], Awaitable[str]] | None = None) -> None:
         self.url = ""
         self._factory = factory
+        self._where = where
         self._made: asyncio.Task[AsyncClient] | None = None
 
     async def _client(self) -> AsyncClient:
@@ -51,12 +55,32 @@ class LateClient:
 
     async def call(self, method: str, request: Message, response: type[R], *, timeout_s: float = 30.0) -> R:
         client = await self._client()
-        return await client.call(method, request, response, timeout_s=timeout_s)
+        try:
+            return await client.call(method, request, response, timeout_s=timeout_s)
+        except ConnectFailed:
+            await self._leave_if_moved(client)
+            raise
 
     async def stream(self, method: str, request: Message, response: type[R]) -> AsyncIterator[R]:
         client = await self._client()
-        async for item in client.stream(method, request, response):
-            yield item
+        try:
+            async for item in client.stream(method, request, response):
+                yield item
+        except ConnectFailed:
+            await self._leave_if_moved(client)
+            raise
+
+    async def _leave_if_moved(self, client: AsyncClient) -> None:
+        """Nobody answers there: if the cluster is elsewhere now, the next call goes there."""
+        if self._where is None:
+            return
+        try:
+            url = await self._where()
+        except IrisError:
+            return  # it is nowhere at present
+        if url != client.url and self._made is not None and self._made.done() and self._made.result() is client:
+            self._made = None
+            await first_of(client.close(), asyncio.sleep(CLOSE_S))
 
     async def close(self) -> None:
         """Close what was made, within CLOSE_S."""
@@ -81,6 +105,7 @@ class Session:
         environment: str = "",
         read_only: bool = False,
         selector: str = "",
+        where: Callable[[], Awaitable[str]] | None = None,
         backoff: Backoff | None = None,
     ) -> None:
         self.name = name
@@ -89,7 +114,7 @@ class Session:
         self.selector = selector or f"--cluster={name}"
         """How a command line names this cluster."""
         self.clock = clock
-        self.client = LateClient(factory)
+        self.client = LateClient(factory, where)
         self.tree = JobTree(self.client)
         self.watch = Watch(self.client, self.tree, clock, backoff=backoff)
         self.watch.select(self.tree.selectors())

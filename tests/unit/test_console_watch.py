@@ -13,6 +13,8 @@ import pytest
 from iris_core.contracts import RpcFailed
 from iris_core.live.backoff import Backoff
 from iris_core.live.watch import SILENT_AFTER_S, STALE_AFTER_S, Link, Selector, Watch
+from iris_core.wire.gen.iris.v1 import common_pb2 as common
+from iris_tui.session import Session
 from providers.fake.client import FakeClient
 from providers.fake.clock import FakeClock
 from providers.fake.samples import job
@@ -196,4 +198,35 @@ async def test_pages_of_one_snapshot_are_one_snapshot() -> None:
     await until(lambda: rig.sink.completed)
     assert rig.sink.completed == [("jobs", {f"/a/j{number}" for number in range(5)}, 5)]
     assert rig.sink.applied == 3
+    task.cancel()
+
+
+async def test_a_cluster_that_comes_back_elsewhere_is_found_there() -> None:
+    first, second = FakeClient(), FakeClient()
+    second.url = "http://fake.invalid:10001"
+    second.restart()
+    now = FakeClock().now_ms()
+    first.put(job("/a/one", "RUNNING", now_ms=now))
+    second.put(job("/a/one", "SUCCEEDED", now_ms=now))
+    clients = [first, second]
+
+    async def connect() -> FakeClient:
+        return clients.pop(0)
+
+    async def where() -> str:
+        return second.url
+
+    clock = FakeClock()
+    session = Session("local", connect, clock, where=where, backoff=Backoff(rng=random.Random(1)))
+    task = asyncio.create_task(session.run())
+    await until(lambda: session.link.link is Link.LIVE)
+    first.break_connection()
+    async with asyncio.timeout(10):
+        while session.client.url != second.url or session.link.link is not Link.LIVE:
+            clock.advance(0.1)
+            await asyncio.sleep(0)
+    row = session.tree.store.get("/a/one")
+    assert row is not None
+    assert int(row.value.state) == common.JOB_STATE_SUCCEEDED  # type: ignore[union-attr]
+    assert first.closed
     task.cancel()
