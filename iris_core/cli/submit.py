@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from iris_core.client.calls import NotReached
 from iris_core.contracts import ConnectFailed, RpcFailed, UsageFailed
 from iris_core.model.errors import ModelError, shown
 from iris_core.model.ids import JobId, TaskId, check_component, check_owner, owner_from_login
@@ -233,10 +234,11 @@ def launch(client: Client, request: pb.LaunchJobRequest, *, named: bool) -> pb.L
         request.request_id = os.urandom(16).hex()
         try:
             return client.call("ControllerService/LaunchJob", request, pb.LaunchJobResponse, timeout_s=150.0)
+        except NotReached:
+            raise
         except ConnectFailed as error:
-            error.hint = (
-                error.hint
-                or f"whether {request.name} was submitted is not known; look with: job describe {request.name}"
+            error.hint = error.hint or (
+                f"whether {request.name} was submitted is not known; look with: job describe {request.name}"
             )
             raise
         except RpcFailed as error:

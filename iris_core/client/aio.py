@@ -62,7 +62,7 @@ class GrpcAsyncClient:
                 error = self._translate(raw, timeout_s)
                 delay = repeater.delay_s(error) if repeatable else None
                 if delay is None:
-                    raise error from None
+                    raise repeater.last(error) from None
                 await asyncio.sleep(delay)
             else:
                 self._answered = True

@@ -105,6 +105,10 @@ class Timeout(ConnectFailed):
     """No answer within the call's deadline; the server may still be working on it."""
 
 
+class NotReached(ConnectFailed):
+    """There was no connection: whatever was asked, nobody has heard of it."""
+
+
 class Repeater:
     """Decides how long to wait before a call of unknown fate is sent again; one per call.
 
@@ -124,9 +128,17 @@ class Repeater:
         self._until: float | None = None
         self._step_s = 0.1
         self._note = note
+        self._heard = False
+
+    def last(self, error: IrisError) -> IrisError:
+        """The error for the caller: that nobody was reached counts only if no earlier try may have been heard."""
+        if isinstance(error, NotReached) and self._heard:
+            return ConnectFailed(error.message, hint=error.hint)
+        return error
 
     def delay_s(self, error: IrisError) -> float | None:
         """Seconds to wait before the next try, None when the error must go to the caller."""
+        self._heard = self._heard or not isinstance(error, NotReached)
         if isinstance(error, Timeout) or not isinstance(error, (ConnectFailed, RpcFailed)):
             return None
         least_s = 0.0

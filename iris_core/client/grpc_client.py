@@ -16,6 +16,7 @@ from iris_core.client.calls import (
     DETAIL_KEY,
     MAX_MESSAGE_BYTES,
     Credentials,
+    NotReached,
     Repeater,
     Timeout,
     failure,
@@ -83,7 +84,9 @@ def translate(error: Any, endpoint: Endpoint, timeout_s: float | None) -> IrisEr
         if status == "DEADLINE_EXCEEDED":
             return Timeout(f"{endpoint.url} did not answer within {timeout_s or 0:g} s")
         if status == "UNAVAILABLE":
-            return ConnectFailed(f"cannot connect to {endpoint.url}: {_reason(message)}")
+            # gRPC says so when it never had a connection; another message may mean that it broke on the way.
+            kind = NotReached if "failed to connect" in message or "resolv" in message.lower() else ConnectFailed
+            return kind(f"cannot connect to {endpoint.url}: {_reason(message)}")
         if status == "CANCELLED":
             return ConnectFailed(f"the connection to {endpoint.url} was closed")
     return failure(status, message, detail)
@@ -152,7 +155,7 @@ class GrpcClient:
                 error = self._translate(raw, timeout_s)
                 delay = repeater.delay_s(error) if repeatable else None
                 if delay is None:
-                    raise error from None
+                    raise repeater.last(error) from None
                 self._sleep(delay)
             else:
                 self._answered = True

@@ -15,7 +15,7 @@ import time
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from iris_core.client.calls import MAX_MESSAGE_BYTES, Credentials, Repeater, Timeout, failure, identified
+from iris_core.client.calls import MAX_MESSAGE_BYTES, Credentials, NotReached, Repeater, Timeout, failure, identified
 from iris_core.contracts import ConnectFailed, IrisError, R
 from iris_core.wire.services import PACKAGE
 
@@ -91,7 +91,7 @@ class HttpClient:
             except IrisError as error:
                 delay = repeater.delay_s(error) if repeatable else None
                 if delay is None:
-                    raise
+                    raise repeater.last(error) from None
                 self._sleep(delay)
 
     def stream(self, method: str, request: Message, response: type[R]) -> Iterator[R]:
@@ -194,11 +194,11 @@ class _Wire:
         try:
             raw = socket.create_connection((self._endpoint.dial, self._endpoint.port), self._left_s())
         except socket.gaierror:
-            raise ConnectFailed(f"cannot connect to {url}: the host name is unknown") from None
+            raise NotReached(f"cannot connect to {url}: the host name is unknown") from None
         except TimeoutError:
-            raise ConnectFailed(f"cannot connect to {url}: no answer") from None
+            raise NotReached(f"cannot connect to {url}: no answer") from None
         except OSError as error:
-            raise ConnectFailed(f"cannot connect to {url}: {(error.strerror or str(error)).lower()}") from None
+            raise NotReached(f"cannot connect to {url}: {(error.strerror or str(error)).lower()}") from None
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not self._endpoint.tls:
             return raw
@@ -209,7 +209,7 @@ class _Wire:
         except (ssl.SSLError, OSError) as error:
             raw.close()
             reason = getattr(error, "reason", None) or error
-            raise ConnectFailed(f"cannot connect to {url}: the TLS handshake failed ({reason})") from None
+            raise NotReached(f"cannot connect to {url}: the TLS handshake failed ({reason})") from None
 
     def _left_s(self) -> float | None:
         left = self.deadline - self._clock()

@@ -11,6 +11,7 @@ import pytest
 
 from iris_core.cli import reads
 from iris_core.cli.submit import default_name
+from iris_core.client.calls import NotReached
 from iris_core.contracts import ConnectFailed, RpcFailed
 from iris_core.wire.gen.iris.v1 import common_pb2 as common
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
@@ -176,6 +177,14 @@ def test_a_made_up_name_that_is_taken_gets_a_number(world: World) -> None:
     assert first.existing_job_policy == common.EXISTING_JOB_POLICY_ERROR
     assert len({first.request_id, second.request_id, third.request_id}) == 3
     assert done.out == f"{third.name}\n"
+
+
+@pytest.mark.parametrize(("kind", "hinted"), [(ConnectFailed, True), (NotReached, False)])
+def test_a_submit_of_unknown_fate_says_so(world: World, kind: type[ConnectFailed], hinted: bool) -> None:
+    world.client.answer("LaunchJob", kind("the connection broke"))
+    done = world.cli("job", "run", "--job-name", "j", "--", "true")
+    assert done.code == 1
+    assert ("whether /ada/j was submitted is not known; look with: job describe /ada/j" in done.err) is hinted
 
 
 def test_names_are_made_from_the_script_and_the_time() -> None:

@@ -14,7 +14,7 @@ import pytest
 from google.protobuf import json_format
 
 from iris_core.client.aio import GrpcAsyncClient
-from iris_core.client.calls import Credentials, Repeater, Timeout, identified, token_from_environment
+from iris_core.client.calls import Credentials, NotReached, Repeater, Timeout, identified, token_from_environment
 from iris_core.client.endpoint import Endpoint, parse_url
 from iris_core.client.grpc_client import GrpcClient
 from iris_core.client.http_client import HttpClient
@@ -140,7 +140,11 @@ class Server:
                 self.end_headers()
                 self.wfile.write(data)
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Quiet(ThreadingHTTPServer):
+            def handle_error(self, *_: object) -> None:
+                """A client that hangs up is what some tests are about."""
+
+        server = Quiet(("127.0.0.1", 0), Handler)
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -270,7 +274,7 @@ def test_silence_ends_at_the_deadline(server: Server, client: Client) -> None:
 def test_nobody_listening_is_said_at_once(kind: type[GrpcClient]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    with kind(Endpoint(False, "127.0.0.1", port)) as nobody, pytest.raises(ConnectFailed) as caught:
+    with kind(Endpoint(False, "127.0.0.1", port)) as nobody, pytest.raises(NotReached) as caught:
         get(nobody)
     assert caught.value.message == f"cannot connect to http://127.0.0.1:{port}: connection refused"
 
@@ -409,6 +413,15 @@ def test_a_repeat_stops_when_its_time_is_over() -> None:
     assert 18 < now[0] <= 20
     assert waits[0] < 0.2
     assert max(waits) < 3
+
+
+def test_that_nobody_was_reached_is_said_only_if_no_try_can_have_been_heard() -> None:
+    unheard = Repeater(lambda: 0.0, answered=True)
+    unheard.delay_s(NotReached("x"))
+    assert isinstance(unheard.last(NotReached("x")), NotReached)
+    heard = Repeater(lambda: 0.0, answered=True)
+    heard.delay_s(ConnectFailed("it broke on the way"))
+    assert not isinstance(heard.last(NotReached("x")), NotReached)
 
 
 def test_only_requests_with_an_id_are_repeatable() -> None:
