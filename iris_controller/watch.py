@@ -8,6 +8,7 @@ batch (DESIGN §4 "Watch"). Must never read SQL except for the tasks of finished
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections import deque
@@ -42,6 +43,10 @@ INTERVAL_S = 0.1
 HEARTBEAT_S = 2.0
 PAGE_ROWS = 2_000
 KEPT_BATCHES = 2_048
+KEPT_ROWS = 100_000
+"""So many changed rows are kept for those who resume."""
+TIMED_S = 5.0
+"""How often a filter on ages is looked at again."""
 SELECTORS = 16
 
 Key = tuple[str, int]
@@ -70,6 +75,21 @@ class Selection:
     job_ids: frozenset[str]
     scope: str = ""
     dirty: Dirty = field(default_factory=Dirty)
+    replaced: bool = False
+    """Tasks that were shown are gone with their job: only a new snapshot says what is left."""
+    shown: set[str] | None = None
+    """The ids that matched, where time alone can change that."""
+
+    def keep(self, row_id: str, matches: bool, *, again: bool = False) -> bool | None:
+        """Whether to send a row (True) or its removal (False); None = neither. `again` = it was sent as it is, if it was."""
+        if self.shown is None:
+            return matches
+        known = row_id in self.shown
+        if matches:
+            self.shown.add(row_id)
+            return None if known and again else True
+        self.shown.discard(row_id)
+        return False if known else None
 
     def narrow(self, identity: Identity) -> None:
         """Leaves a task nothing but its own job's subtree (DESIGN §11). Raises PERMISSION_DENIED."""
@@ -99,6 +119,7 @@ class Selection:
             for key, task in changes.tasks.items():
                 if key[0] in self.job_ids:
                     self.dirty.tasks[key] = task
+            self.replaced |= not self.job_ids.isdisjoint(changes.deleted_jobs)
             for job_id in self.job_ids & (changes.new_jobs | batch.reasons):
                 self.dirty.jobs[job_id] = None
         else:
@@ -122,7 +143,8 @@ class WatchHub:
         self._boot_id = boot_id
         self._worker_age_ms = worker_age_ms
         self._finished_tasks = finished_tasks
-        self._kept: deque[Committed] = deque(maxlen=KEPT_BATCHES)
+        self._kept: deque[Committed] = deque()
+        self._kept_rows = 0
         self._subscriptions: set[Subscription] = set()
         loop.on_commit(self._publish)
 
@@ -143,6 +165,9 @@ class WatchHub:
 
     def _publish(self, batch: Committed) -> None:
         self._kept.append(batch)
+        self._kept_rows += _rows_of(batch)
+        while len(self._kept) > KEPT_BATCHES or self._kept_rows > KEPT_ROWS:
+            self._kept_rows -= _rows_of(self._kept.popleft())
         for subscription in self._subscriptions:
             subscription.note(batch)
 
@@ -180,26 +205,50 @@ class WatchHub:
 
     # Rows ---------------------------------------------------------------------------------------------------
 
-    def job_rows(self, selection: Selection, ids: Iterable[str], rows: controller_pb2.WatchRows) -> None:
+    def job_rows(
+        self, selection: Selection, ids: Iterable[str], rows: controller_pb2.WatchRows, *, again: bool = False
+    ) -> None:
         for job_id in ids:
             job = self.model.jobs.get(job_id)
             if job is None:
                 rows.removed.append(job_id)
                 continue
             status = job_view(self.model, job)
-            if selection.filter is None or selection.filter.matches(job_row(status, self._loop.now_ms())):
+            matches = selection.filter is None or selection.filter.matches(job_row(status, self._loop.now_ms()))
+            send = selection.keep(job_id, matches, again=again)
+            if send:
                 rows.jobs.append(status)
-            else:
+            elif send is False:
                 rows.removed.append(job_id)
 
-    def task_rows(self, selection: Selection, tasks: Iterable[Task], rows: controller_pb2.WatchRows) -> None:
+    def task_rows(
+        self, selection: Selection, tasks: Iterable[Task], rows: controller_pb2.WatchRows, *, again: bool = False
+    ) -> None:
         for task in tasks:
             attempt: Attempt | None = self.model.attempts.get(task.attempt_uid)
             status = task_view(self.model, self.model.jobs.get(task.job_id), task, attempt)
-            if selection.filter is None or selection.filter.matches(task_row(status, self._loop.now_ms())):
+            matches = selection.filter is None or selection.filter.matches(task_row(status, self._loop.now_ms()))
+            send = selection.keep(task.task_id, matches, again=again)
+            if send:
                 rows.tasks.append(status)
-            else:
+            elif send is False:
                 rows.removed.append(task.task_id)
+
+    async def anew(self, selection: Selection) -> AsyncIterator[controller_pb2.WatchRows]:
+        """What time alone has changed for a selector, in parts."""
+        if selection.selector.kind == controller_pb2.WATCH_KIND_JOBS:
+            ids = [job_id for job_id in self.model.jobs if selection.admits(job_id)]
+            for start in range(0, len(ids), 500):
+                rows = controller_pb2.WatchRows(selector_id=selection.selector.id)
+                self.job_rows(selection, ids[start : start + 500], rows, again=True)
+                yield rows
+        else:
+            for job_id in sorted(selection.job_ids):
+                tasks = list(self.model.tasks.get(job_id, ()))
+                for start in range(0, len(tasks), 500):
+                    rows = controller_pb2.WatchRows(selector_id=selection.selector.id)
+                    self.task_rows(selection, tasks[start : start + 500], rows, again=True)
+                    yield rows
 
     def worker_rows(self, selection: Selection, ids: Iterable[str], rows: controller_pb2.WatchRows) -> None:
         for worker_id in ids:
@@ -271,6 +320,13 @@ class Subscription:
         self._hub = hub
         self._wake = asyncio.Event()
         self._closed = False
+        self._timed_at = time.monotonic() + TIMED_S if any(s.shown is not None for s in selections) else math.inf
+        self._reached = min(
+            (s.selector.resume for s in selections if s.selector.resume.boot_id == hub.revision().boot_id),
+            key=lambda revision: revision.n,
+            default=hub.revision(),
+        )
+        """Up to here everything was sent, for every selector."""
 
     def close(self) -> None:
         self._closed = True
@@ -279,7 +335,7 @@ class Subscription:
     def note(self, batch: Committed) -> None:
         for selection in self.selections:
             selection.note(batch)
-            if selection.dirty:
+            if selection.dirty or selection.replaced:
                 self._wake.set()
 
     async def messages(self) -> AsyncIterator[controller_pb2.WatchResponse]:
@@ -291,9 +347,13 @@ class Subscription:
         beat = time.monotonic()
         while True:
             try:
-                async with asyncio.timeout(max(0.0, beat - time.monotonic())):
+                async with asyncio.timeout(max(0.0, min(beat, self._timed_at) - time.monotonic())):
                     await self._wake.wait()
             except TimeoutError:
+                if time.monotonic() >= self._timed_at:
+                    async for part in self._anew():
+                        yield part
+                    continue
                 beat = time.monotonic() + HEARTBEAT_S * random.uniform(0.8, 1.0)
                 yield controller_pb2.WatchResponse(
                     heartbeat=controller_pb2.WatchHeartbeat(revision=self._hub.revision(), now_ms=self._hub.now_ms())
@@ -306,8 +366,16 @@ class Subscription:
                 await asyncio.sleep(pause)
             self._wake.clear()
             last = time.monotonic()
+            for selection in self.selections:
+                if selection.replaced:
+                    selection.replaced, selection.dirty = False, Dirty()
+                    async for message in self._afresh(selection, "a job was replaced by another of its name"):
+                        yield message
             for delta in self._deltas():
                 yield controller_pb2.WatchResponse(delta=delta)
+            if time.monotonic() >= self._timed_at:
+                async for part in self._anew():
+                    yield part
 
     async def _begin(self, selection: Selection) -> AsyncIterator[controller_pb2.WatchResponse]:
         resume = selection.selector.resume
@@ -323,16 +391,39 @@ class Subscription:
                 if resume.boot_id != self._hub.revision().boot_id
                 else "the revision is too old"
             )
-            yield controller_pb2.WatchResponse(
-                resync=controller_pb2.WatchResync(selector_id=selection.selector.id, reason=reason)
-            )
+            async for message in self._afresh(selection, reason):
+                yield message
+            return
         async for page in self._hub.snapshot(selection):
             yield page
+
+    async def _afresh(self, selection: Selection, reason: str) -> AsyncIterator[controller_pb2.WatchResponse]:
+        yield controller_pb2.WatchResponse(
+            resync=controller_pb2.WatchResync(selector_id=selection.selector.id, reason=reason)
+        )
+        if selection.shown is not None:
+            selection.shown.clear()
+        async for page in self._hub.snapshot(selection):
+            yield page
+
+    async def _anew(self) -> AsyncIterator[controller_pb2.WatchResponse]:
+        """Filters on ages once more. Says no revision that was not reached: a part is not all that changed since."""
+        for selection in self.selections:
+            if selection.shown is None:
+                continue
+            async for rows in self._hub.anew(selection):
+                for part in split(rows):
+                    if part.jobs or part.tasks or part.removed:
+                        yield controller_pb2.WatchResponse(
+                            delta=controller_pb2.WatchDelta(rows=[part], revision=self._reached)
+                        )
+                await asyncio.sleep(0)
+        self._timed_at = time.monotonic() + TIMED_S
 
     def _deltas(self) -> list[controller_pb2.WatchDelta]:
         """The latest value of everything dirty, in messages of at most PAGE_ROWS rows."""
         revision = self._hub.revision()
-        deltas: list[controller_pb2.WatchDelta] = []
+        parts: list[controller_pb2.WatchRows] = []
         for selection in self.selections:
             dirty, selection.dirty = selection.dirty, Dirty()
             if not dirty:
@@ -344,8 +435,12 @@ class Subscription:
                 self._hub.job_rows(selection, dirty.jobs, rows)
                 self._hub.worker_rows(selection, dirty.workers, rows)
             rows.removed.extend(dirty.removed)
-            deltas.extend(controller_pb2.WatchDelta(rows=[part], revision=revision) for part in split(rows))
-        return deltas
+            parts.extend(split(rows))
+        # Only the last part brings the reader to this revision: a stream that breaks before it must resume from before.
+        before, self._reached = self._reached, revision
+        return [
+            controller_pb2.WatchDelta(rows=[part], revision=revision if part is parts[-1] else before) for part in parts
+        ]
 
     def _task_delta(self, selection: Selection, dirty: Dirty, rows: controller_pb2.WatchRows) -> None:
         tasks: dict[Key, Task] = {}
@@ -369,7 +464,22 @@ def compile_selector(selector: controller_pb2.WatchSelector, position: int) -> S
     if fields is None:
         raise invalid(f"selectors[{position}].kind", f"selector {selector.id!r} names no kind of rows")
     compiled = parse_filter(selector.filter, fields[0], default=fields[1]) if selector.filter else None
-    return Selection(selector, compiled, frozenset(selector.job_ids))
+    selection = Selection(selector, compiled, frozenset(selector.job_ids))
+    if compiled is not None and any(map(depends_on_time, compiled.terms)):
+        selection.shown = set()
+    return selection
+
+
+def depends_on_time(term: object) -> bool:
+    """Whether time alone can change what the term says of a row."""
+    inner = getattr(term, "term", term)
+    names = getattr(inner, "fields", None) or (getattr(inner, "field", ""),)
+    return not {"age", "time"}.isdisjoint(names)
+
+
+def _rows_of(batch: Committed) -> int:
+    changes = batch.changes
+    return len(changes.tasks) + len(changes.attempts) + len(changes.jobs) + len(changes.workers)
 
 
 def split(rows: controller_pb2.WatchRows) -> Iterable[controller_pb2.WatchRows]:

@@ -57,6 +57,9 @@ class Changes:
 
     jobs: set[str] = field(default_factory=set)
     removed_jobs: set[str] = field(default_factory=set)
+    """No longer in the model: forgotten, or deleted."""
+    deleted_jobs: set[str] = field(default_factory=set)
+    """Gone for good with all their tasks; the name may be another job's already."""
     tasks: dict[tuple[str, int], Task] = field(default_factory=dict)
     """By (job id, task index); the whole of a new job's tasks is in `new_jobs` instead."""
     attempts: dict[str, Attempt] = field(default_factory=dict)
@@ -163,6 +166,8 @@ class Model:
         for job in overlay.jobs.values():
             self._put_job(job)
             changes.jobs.add(job.job_id)
+            if job.job_id in overlay.new_jobs and job.parent_job_id in self.jobs:
+                changes.jobs.add(job.parent_job_id)
         for worker_id, worker in overlay.workers.items():
             if worker is None:
                 self.workers.pop(worker_id, None)
@@ -270,6 +275,7 @@ class Model:
         self.reasons.pop(job_id, None)
         self.terminal.pop(job_id, None)
         changes.removed_jobs.add(job_id)
+        changes.deleted_jobs.add(job_id)
 
     def _trim(self, changes: Changes) -> None:
         """Forgets the oldest terminal jobs beyond the limit; one with a child here, or an attempt still on a worker, stays."""
