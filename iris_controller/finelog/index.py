@@ -72,16 +72,6 @@ class Extent(NamedTuple):
             and (not query.attempt_uid or self.attempt == attempt_hash(query.attempt_uid))
         )
 
-    def all_match(self, query: Query) -> bool:
-        """Whether every line in it matches for certain, without reading it."""
-        return (
-            not query.filters_content
-            and not query.attempt_uid
-            and self.incarnation >= query.min_incarnation
-            and query.holds_times(self.earliest_ms, self.latest_ms)
-            and (not query.min_level or not self.levels & ~GAP_BIT & ~_passing(query.min_level))
-        )
-
 
 def _passing(min_level: int) -> int:
     """The bits of the levels that pass: UNKNOWN, and those from `min_level` up."""

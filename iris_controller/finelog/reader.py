@@ -189,12 +189,10 @@ class Scan:
         self._scanned += max(0, stop - start)
 
     def _count(self, older: Iterator[Candidate | None]) -> Iterator[None]:
-        """Goes on through the bounds alone, for `matched`, as long as they tell."""
+        """Goes on without reading, for `matched`: where no line is tested, all of an extent match."""
         for candidate in older:
             if candidate is not None:
                 extent = candidate.extent
-                if not extent.all_match(self._query):
-                    return
                 self._matched += extent.last_seq - max(extent.first_seq, self._low) + 1
             yield
 

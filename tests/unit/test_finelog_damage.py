@@ -111,6 +111,21 @@ def test_damage_in_the_last_file_is_told_from_a_torn_tail(tmp_path: Path, caplog
     again.close()
 
 
+def test_after_a_clean_stop_all_of_the_last_group_is_known_to_be_there(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    put(store, numbered(5))
+    put(store, *(numbered(5, producer=f"q{place}", key=f"/u/j/{place}:1") for place in range(4)))
+    store.close()
+    path = next(tmp_path.glob("wal-*.log"))
+    lost = records_of(path)[2]
+    overwrite(path, lost.start, b"\0" * 40)
+    store = Store(tmp_path)
+    assert [store.mark(f"q{place}") for place in range(4)] == [5, 5, 5, 5]
+    assert {line.seq for line in page(store, "/u", match_scope=PREFIX)} == {*range(1, 11), *range(16, 26)}
+    assert "lines with seq 11 to 15 are lost" in fetch(store, KEY).capped_reason
+    store.close()
+
+
 def test_a_torn_tail_goes_in_silence_whatever_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
     for tail in (b"\0", b"\0" * 5000, os.urandom(100)):

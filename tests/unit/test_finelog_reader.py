@@ -105,6 +105,18 @@ def test_levels_pass_from_the_asked_one_up_and_unknown_always(store: Store) -> N
     assert found == ["LOG_LEVEL_UNKNOWN", "LOG_LEVEL_WARNING", "LOG_LEVEL_ERROR", "LOG_LEVEL_CRITICAL"]
 
 
+def test_levels_are_known_of_whole_attempts_without_reading_them(store: Store) -> None:
+    for level in LEVELS:
+        name = common_pb2.LogLevel.Name(level)
+        put(store, batch([name], key=f"/u/k/{level}:0", producer=name, level=level))
+    made = batch(["a number of a later release"], key="/u/k/9:0", producer="later")
+    made.entries[0].level = 9  # type: ignore[assignment]  # not one of ours
+    put(store, made)
+    answer = fetch(store, "/u/k", match_scope=PREFIX, min_level=common_pb2.LOG_LEVEL_ERROR)
+    assert sorted(line.level for line in answer.entries) == [0, 4, 5, 9]
+    assert answer.scanned == 4
+
+
 def test_times_are_exclusive_on_both_sides(store: Store) -> None:
     put(store, numbered(10))
     found = fetch(store, "/u/j/0:0", since_ms=NOW_MS + 2, until_ms=NOW_MS + 6)
@@ -170,6 +182,8 @@ def test_tail_gives_the_last_lines_in_ascending_order_and_counts_the_rest(store:
     assert "150 lines" in answer.capped_reason
     assert answer.scanned <= 300, "a tail reads what it needs"
     assert answer.cursor == answer.last_seq == 10_000
+    young = fetch(store, "/u/j/0:0", tail=True, max_lines=150, cursor=9000)
+    assert (young.shown, young.matched, young.capped) == (150, 500, True)
     whole = fetch(store, "/u/j/0:0", tail=True, max_lines=5000)
     assert (whole.shown, whole.matched, whole.capped, whole.from_seq) == (5000, 5000, False, 0)
 
