@@ -117,7 +117,8 @@ def gate(session: Session, action: Action, targets: tuple[GateTarget, ...]) -> G
     children = len(jobs - {target.id for target in targets})
     verb = action.title.partition(":")[0]
     word = "as succeeded" if action.name == "complete" else "as killed"
-    effects = [f"ends {_count(running, 'running task')} and {_count(waiting, 'waiting task')} {word}"]
+    tasks = [_count(number, noun) for number, noun in ((running, "running task"), (waiting, "waiting task")) if number]
+    effects = [f"ends {' and '.join(tasks) or _count(len(targets), 'job')} {word}"]
     if children:
         effects.append(f"ends {_count(children, 'child job')} below {'it' if len(targets) == 1 else 'them'}, too")
     effects.append("what they did so far and their logs stay; it cannot be taken back")
