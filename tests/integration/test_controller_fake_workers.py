@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from iris_core.contracts import Denied, RpcFailed
-from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
-from providers.fake.worker import run_on, succeed
+from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2, worker_pb2
+from providers.fake.worker import FakeWorker, run_on, succeed
 from tests.integration.controller_rig import connect, launch_request, rig
 
 SUCCEEDED = common_pb2.JOB_STATE_SUCCEEDED
@@ -121,10 +121,11 @@ async def test_a_lying_worker_is_ignored_and_counted(tmp_path: Path) -> None:
 
 
 async def test_a_long_error_is_cut(tmp_path: Path) -> None:
-    def fail(worker: object, wanted: object) -> list[object]:
-        return [worker.observation(wanted.attempt_uid, common_pb2.TASK_STATE_FAILED, exit_code=1, error="é" * 5_000_000)]  # type: ignore[attr-defined]
+    def fail(worker: FakeWorker, wanted: worker_pb2.DesiredAttempt) -> list[worker_pb2.Observation]:
+        error = "é" * 5_000_000
+        return [worker.observation(wanted.attempt_uid, common_pb2.TASK_STATE_FAILED, exit_code=1, error=error)]
 
-    async with rig(tmp_path) as r, r.worker(script=fail):  # type: ignore[arg-type]
+    async with rig(tmp_path) as r, r.worker(script=fail):
         await r.launch("/u/a")
         status = await r.until_state("/u/a", common_pb2.JOB_STATE_FAILED)
         assert len(status.error.encode()) <= 4096
