@@ -43,7 +43,15 @@ def start(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
     """A controller on an empty state directory, and its URL."""
     (folder / "bench.yaml").write_text(CONFIG)
     reading, writing = os.pipe()
-    words = [sys.executable, "-m", "iris_controller.main", "serve", "--config", str(folder / "bench.yaml"), "--embedded"]
+    words = [
+        sys.executable,
+        "-m",
+        "iris_controller.main",
+        "serve",
+        "--config",
+        str(folder / "bench.yaml"),
+        "--embedded",
+    ]
     words += ["--state-dir", str(folder / "state"), "--ready-fd", str(writing)]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(words, stdout=log, stderr=log, pass_fds=(writing,), start_new_session=True)
@@ -71,7 +79,10 @@ async def throughput(client: GrpcAsyncClient, pid: int, label: str, jobs: int, t
     names = [f"/bench/{label}{n}" for n in range(jobs)]
     launch = "ControllerService/LaunchJob"
     await asyncio.gather(
-        *(client.call(launch, request(n, tasks // jobs), controller_pb2.LaunchJobResponse, timeout_s=120) for n in names)
+        *(
+            client.call(launch, request(n, tasks // jobs), controller_pb2.LaunchJobResponse, timeout_s=120)
+            for n in names
+        )
     )
     await finished(client, names)
     wall = time.perf_counter() - began
@@ -95,12 +106,15 @@ async def latencies(client: GrpcAsyncClient) -> None:
     await client.call("ControllerService/LaunchJob", request("/bench/wide", 1_000), controller_pb2.LaunchJobResponse)
     await finished(client, ["/bench/wide"])
     launched = await median(
-        100, lambda n: client.call("ControllerService/LaunchJob", request(f"/bench/l{n}"), controller_pb2.LaunchJobResponse)
+        100,
+        lambda n: client.call("ControllerService/LaunchJob", request(f"/bench/l{n}"), controller_pb2.LaunchJobResponse),
     )
     listed = await median(
         100, lambda n: client.call("ControllerService/ListJobs", listing, controller_pb2.ListJobsResponse)
     )
-    paged = await median(50, lambda n: client.call("ControllerService/ListTasks", tasks, controller_pb2.ListTasksResponse))
+    paged = await median(
+        50, lambda n: client.call("ControllerService/ListTasks", tasks, controller_pb2.ListTasksResponse)
+    )
     print(f"T18: ListJobs(50) p50 {listed:.1f} ms, LaunchJob p50 {launched:.1f} ms, ListTasks(1000) p50 {paged:.1f} ms")
 
 

@@ -157,7 +157,11 @@ class FinelogProcess:
             if self._child.poll() is not None:
                 log.error("finelog ended at once with %d; see %s", self._child.returncode, self._folder / "finelog.log")
                 return
-            if await asyncio.to_thread(self._adopt, False) and self._known is not None and self._known.pid == self._child.pid:
+            if (
+                await asyncio.to_thread(self._adopt, False)
+                and self._known is not None
+                and self._known.pid == self._child.pid
+            ):
                 return
             await asyncio.sleep(0.02)
         # It may have much to recover: it is waited for, never started twice.

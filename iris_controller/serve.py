@@ -445,5 +445,3 @@ def run(options: ServeOptions) -> int:
     logs.configure()
     log.info("controller %s (release %s) starting", release.version(), release.release())
     return uvloop.run(_serve(options))
-
-

@@ -55,7 +55,9 @@ class Bundles:
         size = await self._stat(request.bundle_id)
         return controller_pb2.StatBundleResponse(exists=size is not None, size_bytes=size or 0)
 
-    async def put_bundle(self, request: controller_pb2.PutBundleRequest, call: Call) -> controller_pb2.PutBundleResponse:
+    async def put_bundle(
+        self, request: controller_pb2.PutBundleRequest, call: Call
+    ) -> controller_pb2.PutBundleResponse:
         check_id(request.bundle_id)
         if len(request.data) > MAX_BUNDLE_BYTES:
             raise invalid("data", f"the bundle has {len(request.data)} bytes, at most {MAX_BUNDLE_BYTES} are allowed")
@@ -71,7 +73,9 @@ class Bundles:
         try:
             self._store.put(f"{bundle_id}.zip", data)
         except (OSError, IrisError) as error:
-            raise exhausted(f"the bundle cannot be stored: {error}", code="bundle_store", retry_after_ms=5_000) from error
+            raise exhausted(
+                f"the bundle cannot be stored: {error}", code="bundle_store", retry_after_ms=5_000
+            ) from error
         self._known[bundle_id] = len(data)
         return False
 

@@ -67,5 +67,3 @@ def observed(message: worker_pb2.Observation) -> kernel.Observed:
         memory_peak_bytes=message.memory_peak_bytes,
         log_lines=message.log_lines if message.HasField("log_lines") else None,
     )
-
-

@@ -91,9 +91,14 @@ class JobService:
         spec, files = spec_of(request, job, call.identity, self._seal)
         if spec.bundle_id and not await self._bundles.stored(spec.bundle_id):
             raise precondition(
-                spec.bundle_id, f"bundle {spec.bundle_id} is not stored here", code="bundle_missing", hint="send it again"
+                spec.bundle_id,
+                f"bundle {spec.bundle_id} is not stored here",
+                code="bundle_missing",
+                hint="send it again",
             )
-        submitter = LOCAL_ADMIN if call.identity.role is Role.ADMIN and call.identity.via != "token" else call.identity.user_id
+        submitter = (
+            LOCAL_ADMIN if call.identity.role is Role.ADMIN and call.identity.via != "token" else call.identity.user_id
+        )
         new = submit.NewJob(
             job_id=str(job),
             submitting_user=submitter,
@@ -314,4 +319,3 @@ class JobService:
 
 def _snake(name: str) -> str:
     return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
-

@@ -61,9 +61,7 @@ def spec_of(
     files = _files(request)
     band = _band(request, identity)
     preemptions = (
-        request.max_retries_preemption
-        if request.HasField("max_retries_preemption")
-        else DEFAULT_PREEMPTION_RETRIES
+        request.max_retries_preemption if request.HasField("max_retries_preemption") else DEFAULT_PREEMPTION_RETRIES
     )
     for field, value, most in (
         ("max_retries_failure", request.max_retries_failure, MAX_RETRIES),
@@ -151,4 +149,3 @@ def _band(request: controller_pb2.LaunchJobRequest, identity: Identity) -> Prior
     if band in (PriorityBand.SYSTEM, PriorityBand.PRODUCTION) and identity.role is not Role.ADMIN:
         raise denied(f"band {band.label} needs an admin", code="band_denied")
     return band
-

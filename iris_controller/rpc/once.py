@@ -78,9 +78,7 @@ class Once:
 
         method, answer = await self._flight.run((call.identity.principal, call.request_id), first)
         if method != call.method.name:
-            raise invalid(
-                "request_id", f"request id {call.request_id} was used for {method}", code="request_id_reused"
-            )
+            raise invalid("request_id", f"request id {call.request_id} was used for {method}", code="request_id_reused")
         call.replayed = not ours
         if isinstance(answer, bytes):
             return kind.FromString(answer)
@@ -100,6 +98,9 @@ def remember(overlay: Overlay, call: Call, response: Message) -> None:
     if call.request_id:
         overlay.answers.append(
             RequestAnswer(
-                call.identity.principal, call.request_id, call.method.name, response.SerializeToString(deterministic=True)
+                call.identity.principal,
+                call.request_id,
+                call.method.name,
+                response.SerializeToString(deterministic=True),
             )
         )

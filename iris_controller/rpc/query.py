@@ -96,7 +96,9 @@ class QueryService:
                 hint="only a single SELECT is allowed",
             )
         if kind == "limit":
-            return exhausted(message, code="query_limit", field="sql", hint="ask for less, or query a checkpoint offline")
+            return exhausted(
+                message, code="query_limit", field="sql", hint="ask for less, or query a checkpoint offline"
+            )
         return invalid("sql", f"SQL: {message}", code="query_syntax", position=position_of(message, sql))
 
 

@@ -158,7 +158,9 @@ class TaskService:
         if task is None:
             job = self._model.jobs.get(str(task_id.job))
             if job is not None and task_id.index < job.num_tasks:
-                raise precondition(target, f"{target} is not running: its job is {label(job.state)}", code="not_running")
+                raise precondition(
+                    target, f"{target} is not running: its job is {label(job.state)}", code="not_running"
+                )
             raise not_found(target, f"there is no running task {target}")
         if isinstance(parsed, AttemptId) and parsed.number != task.attempt_number:
             raise precondition(
@@ -166,8 +168,10 @@ class TaskService:
             )
         if task.state not in EXECUTING:
             state = label(task.state)
-            why = "" if task.state in TERMINAL or task.state is TaskState.ASSIGNED else (
-                f": {self._model.reasons.get(task.job_id, '')}"
+            why = (
+                ""
+                if task.state in TERMINAL or task.state is TaskState.ASSIGNED
+                else (f": {self._model.reasons.get(task.job_id, '')}")
             )
             raise precondition(target, f"{target} is not running, it is {state}{why}", code="not_running")
         return task, task.attempt_uid

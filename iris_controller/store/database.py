@@ -114,7 +114,11 @@ def open_writer(path: Path) -> sqlite3.Connection:
 def open_reader(path: Path) -> sqlite3.Connection:
     """A read-only connection with its own snapshot; may be used from one thread at a time."""
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        f"{path.absolute().as_uri()}?mode=ro",
+        uri=True,
+        timeout=BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
     )
     connection.execute("PRAGMA query_only=ON")
     connection.row_factory = sqlite3.Row

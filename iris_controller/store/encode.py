@@ -171,9 +171,7 @@ def statements(overlay: Overlay, now_ms: int, forget_before_ms: int | None = Non
         found.append((UPDATE_COMMITTED, (json.dumps(committed),)))
     if overlay.jobs:
         found.append((UPDATE_JOBS, (json.dumps([_job_row(j) for j in overlay.jobs.values()]),)))
-    found.extend(
-        (INSERT_ANSWER, (a.principal, a.request_id, a.method, a.response, now_ms)) for a in overlay.answers
-    )
+    found.extend((INSERT_ANSWER, (a.principal, a.request_id, a.method, a.response, now_ms)) for a in overlay.answers)
     if forget_before_ms is not None:
         found.append((FORGET_ANSWERS, (forget_before_ms,)))
     return found
@@ -358,9 +356,7 @@ def _workers(overlay: Overlay) -> Iterable[Statement]:
     for worker in kept:
         yield SET_METADATA, (_metadata(worker), worker.worker_id)
     changed = [
-        w
-        for w in kept
-        if (old := overlay.model.workers.get(w.worker_id)) is None or old.attributes != w.attributes
+        w for w in kept if (old := overlay.model.workers.get(w.worker_id)) is None or old.attributes != w.attributes
     ]
     if changed:
         yield DELETE_ATTRIBUTES, (json.dumps([w.worker_id for w in changed]),)

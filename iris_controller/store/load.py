@@ -48,7 +48,9 @@ def load_model(connection: sqlite3.Connection) -> Model:
         jobs.extend(_job(row) for row in connection.execute(STILL_NEEDED) if row["job_id"] not in known)
         jobs.sort(key=lambda j: j.submitted_at_ms)
         model.load(jobs, _tasks(connection), _attempts(connection), _workers(connection))
-        newest = connection.execute("SELECT max(submitted_at_ms), max(priority_insertion + num_tasks) FROM jobs").fetchone()
+        newest = connection.execute(
+            "SELECT max(submitted_at_ms), max(priority_insertion + num_tasks) FROM jobs"
+        ).fetchone()
         model.last_submitted_ms = max(model.last_submitted_ms, newest[0] or 0)
         model.next_insertion = max(model.next_insertion, newest[1] or 0)
         return model

@@ -80,7 +80,11 @@ def run(request: dict[str, object]) -> dict[str, object]:
         text = json.dumps([cell(value) for value in row], ensure_ascii=False)
         size += len(text)
         rows.append(text)
-    return {"columns": [[name, kind] for name, kind in zip(columns, types, strict=True)], "rows": rows, "truncated": truncated}
+    return {
+        "columns": [[name, kind] for name, kind in zip(columns, types, strict=True)],
+        "rows": rows,
+        "truncated": truncated,
+    }
 
 
 def main() -> None:

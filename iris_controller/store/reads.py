@@ -113,7 +113,10 @@ TASK_ROW = """
 
 def resources_of(row: sqlite3.Row) -> Resources:
     return Resources(
-        row["res_cpu_millicores"], row["res_memory_bytes"], row["res_disk_bytes"], device_from_json(row["res_device_json"])
+        row["res_cpu_millicores"],
+        row["res_memory_bytes"],
+        row["res_disk_bytes"],
+        device_from_json(row["res_device_json"]),
     )
 
 

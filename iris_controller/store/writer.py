@@ -54,7 +54,9 @@ class Writer:
 
     def __init__(self, path: Path) -> None:
         self._connection = open_writer(path)
-        self._queue: queue.SimpleQueue[tuple[Sequence[Statement], asyncio.AbstractEventLoop, asyncio.Future[None]] | None]
+        self._queue: queue.SimpleQueue[
+            tuple[Sequence[Statement], asyncio.AbstractEventLoop, asyncio.Future[None]] | None
+        ]
         self._queue = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="sqlite-writer", daemon=True)
         self.commits = 0

@@ -91,7 +91,9 @@ class LocalWorkers:
         """Ends a supervisor that serves a controller elsewhere: its worker would dial that address for ever."""
         if self._ending.get(worker_id) != known:
             self._ending[worker_id] = known
-            log.warning("worker %s serves %s, this is %s: ending it and its tasks to start it anew", worker_id, url, self._url)
+            log.warning(
+                "worker %s serves %s, this is %s: ending it and its tasks to start it anew", worker_id, url, self._url
+            )
             known.signal(signal.SIGTERM)
 
     def _start(self, plan: WorkerPlan) -> subprocess.Popen[bytes]:

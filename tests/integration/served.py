@@ -138,7 +138,11 @@ class Served:
         deadline = time.monotonic() + 5
         while (left := self.ours()) and time.monotonic() < deadline:
             time.sleep(0.05)
-        shown = [Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")[:200] for pid in left if Path(f"/proc/{pid}").exists()]
+        shown = [
+            Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")[:200]
+            for pid in left
+            if Path(f"/proc/{pid}").exists()
+        ]
         for pid in left:
             os.kill(pid, signal.SIGKILL)
         assert not left, f"left behind: {shown}"
@@ -239,5 +243,3 @@ def wait_marks(client: GrpcClient, wanted: dict[str, int], timeout_s: float = 30
             return
         assert time.monotonic() < deadline, f"lines not shipped (have, wanted): {dict(list(behind.items())[:5])}"
         time.sleep(0.05)
-
-

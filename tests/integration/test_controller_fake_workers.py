@@ -45,9 +45,7 @@ async def test_pending_work_says_why(tmp_path: Path) -> None:
 async def test_a_repeated_request_id_launches_one_job(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, r.worker():
         requests = [launch_request("/u/a", request_id="same") for _ in range(8)]
-        answers = await asyncio.gather(
-            *(r.call("LaunchJob", q, controller_pb2.LaunchJobResponse) for q in requests)
-        )
+        answers = await asyncio.gather(*(r.call("LaunchJob", q, controller_pb2.LaunchJobResponse) for q in requests))
         assert len({a.incarnation for a in answers}) == 1
         await r.until_state("/u/a", SUCCEEDED)
         again = await r.call("LaunchJob", requests[0], controller_pb2.LaunchJobResponse)
@@ -83,7 +81,9 @@ async def test_cancel_ends_the_subtree_and_holds_capacity_until_confirmed(tmp_pa
             assert await r.cancel("/u/a") == ["/u/a", "/u/a/kid"]
             assert (await r.job("/u/a/kid")).state == KILLED
             await silent.until(lambda w: sum(a.HasField("stop") for a in w.desired.attempts) == 2)
-            workers = await r.call("ListWorkers", controller_pb2.ListWorkersRequest(), controller_pb2.ListWorkersResponse)
+            workers = await r.call(
+                "ListWorkers", controller_pb2.ListWorkersRequest(), controller_pb2.ListWorkersResponse
+            )
             assert workers.workers[0].committed.cpu_millicores == 200
             silent.report([silent.observation(uid, common_pb2.TASK_STATE_KILLED) for uid in list(silent.seen)])
             async with asyncio.timeout(10):
@@ -99,7 +99,9 @@ async def test_a_lying_worker_is_ignored_and_counted(tmp_path: Path) -> None:
         request = launch_request("/u/a")
         request.replicas = 2
         await r.call("LaunchJob", request, controller_pb2.LaunchJobResponse)
-        await r.until("/u/a", lambda j: any(c.state == common_pb2.TASK_STATE_RUNNING and c.count == 2 for c in j.task_counts))
+        await r.until(
+            "/u/a", lambda j: any(c.state == common_pb2.TASK_STATE_RUNNING and c.count == 2 for c in j.task_counts)
+        )
         mine = next(iter(honest.seen), "") or next(iter(liar.seen))
         lies = [
             liar.observation("f" * 16, common_pb2.TASK_STATE_SUCCEEDED),
@@ -186,7 +188,9 @@ async def test_a_thousand_jobs_and_a_hundred_thousand_tasks_are_taken(tmp_path: 
         )
         assert state.total_pending == 100_300 and state.queue_capped
         page = await r.call(
-            "ListTasks", controller_pb2.ListTasksRequest(job_id="/u/big", page_size=2000), controller_pb2.ListTasksResponse
+            "ListTasks",
+            controller_pb2.ListTasksRequest(job_id="/u/big", page_size=2000),
+            controller_pb2.ListTasksResponse,
         )
         assert page.total_count == 100_000 and page.tasks[-1].task_index == 1999 and page.next_page_token
 
@@ -252,4 +256,3 @@ async def test_secrets_are_nowhere_to_be_read(tmp_path: Path) -> None:
             await worker.until(lambda w: bool(w.seen))
             specs = worker.desired.specs
             assert specs and specs[0].environment.env_vars["API_TOKEN"] == secret, "the task itself gets it"
-

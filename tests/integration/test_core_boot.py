@@ -221,6 +221,7 @@ async def test_a_log_store_slow_to_start_is_neither_doubled_nor_left_behind(
 @pytest.mark.asyncio
 async def test_a_controller_whose_loop_died_ends_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with rig(tmp_path) as r:
+
         def broken(*_: object) -> None:
             raise ZeroDivisionError
 

@@ -26,7 +26,23 @@ def stubborn(worker: Any, wanted: Any) -> Any:
     return [] if wanted.HasField("stop") else run_on(worker, wanted)
 
 
-TOKENS: list[Any] = [[], ["x"], ["x", "y"], [None], [1.5], [10**30], [-(10**30)], [True], ["\ud800"], [1, 2, 3], {}, "x", 1, ["x", 1], [1, "x"]]
+TOKENS: list[Any] = [
+    [],
+    ["x"],
+    ["x", "y"],
+    [None],
+    [1.5],
+    [10**30],
+    [-(10**30)],
+    [True],
+    ["\ud800"],
+    [1, 2, 3],
+    {},
+    "x",
+    1,
+    ["x", 1],
+    [1, "x"],
+]
 
 
 @pytest.mark.parametrize("method", ["ListJobs", "ListTasks"])
@@ -34,7 +50,14 @@ async def test_a_hostile_page_token_is_refused_or_finds_nothing(tmp_path: Path, 
     async with rig(tmp_path) as r:
         await r.launch("/u/a")
         texts = [urlsafe_b64encode(json.dumps(t).encode()).decode() for t in TOKENS]
-        texts += ["!", "é", "A", urlsafe_b64encode(b"[" * 5000).decode(), urlsafe_b64encode(b"\xff").decode(), "AAAA" * 10_000]
+        texts += [
+            "!",
+            "é",
+            "A",
+            urlsafe_b64encode(b"[" * 5000).decode(),
+            urlsafe_b64encode(b"\xff").decode(),
+            "AAAA" * 10_000,
+        ]
         for sort in (0, 2, 3) if method == "ListJobs" else (0,):
             for text in texts:
                 request: Any = (
@@ -42,7 +65,9 @@ async def test_a_hostile_page_token_is_refused_or_finds_nothing(tmp_path: Path, 
                     if method == "ListJobs"
                     else controller_pb2.ListTasksRequest(job_id="/u/a", page_token=text)
                 )
-                answer: Any = controller_pb2.ListJobsResponse if method == "ListJobs" else controller_pb2.ListTasksResponse
+                answer: Any = (
+                    controller_pb2.ListJobsResponse if method == "ListJobs" else controller_pb2.ListTasksResponse
+                )
                 try:
                     await r.call(method, request, answer)
                 except IrisError as error:
@@ -97,7 +122,9 @@ async def test_replacements_that_wait_cost_nothing(tmp_path: Path) -> None:
         assert [a.job_id for a in answers] == names
 
 
-async def test_the_wait_for_a_replaced_job_is_counted_over_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_wait_for_a_replaced_job_is_counted_over_repeats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(jobs, "REPLACE_WAIT_S", 2.0)
     async with rig(tmp_path) as r, r.worker(script=stubborn) as worker:
         await r.launch("/u/a")
@@ -148,7 +175,9 @@ async def test_a_repeat_outlives_the_caller_that_came_first(tmp_path: Path) -> N
         await r.until_state("/u/a", common_pb2.JOB_STATE_RUNNING)
         request = launch_request("/u/a", existing_job_policy=RECREATE, request_id="r1")
         first = connect(r.controller)
-        leaving = asyncio.ensure_future(first.call("ControllerService/LaunchJob", request, controller_pb2.LaunchJobResponse))
+        leaving = asyncio.ensure_future(
+            first.call("ControllerService/LaunchJob", request, controller_pb2.LaunchJobResponse)
+        )
         await until_waiting(r, "/u/a")
         repeat = asyncio.ensure_future(r.call("LaunchJob", request, controller_pb2.LaunchJobResponse))
         await asyncio.sleep(0.1)

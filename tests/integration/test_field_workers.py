@@ -68,7 +68,10 @@ def test_c02_a_frozen_worker_is_given_up_and_comes_back_without_its_task(tmp_pat
             return len(set(beat.read_text().split()[-15:])) == 1
 
         until(one_process, "the first process is still alive")
-        until(lambda: workers(client)[first.worker_id].health == common_pb2.WORKER_HEALTH_HEALTHY, "it is not usable again")
+        until(
+            lambda: workers(client)[first.worker_id].health == common_pb2.WORKER_HEALTH_HEALTHY,
+            "it is not usable again",
+        )
         assert len(task(client, "/t/dup/0").attempts) == 2, "late reports of attempt 0 change nothing"
         cancel(client, "/t/dup")
 
@@ -143,7 +146,12 @@ def test_c16_one_broken_machine_does_not_eat_the_queue(tmp_path: Path, require_s
             put = controller_pb2.PutBundleRequest(bundle_id=bundle_id, data=data)
             client.call("ControllerService/PutBundle", put, controller_pb2.PutBundleResponse)
             launch(
-                client, "/t/hole", ["sh", "-c", "test -s blob.bin"], replicas=40, max_retries_failure=3, bundle_id=bundle_id
+                client,
+                "/t/hole",
+                ["sh", "-c", "test -s blob.bin"],
+                replicas=40,
+                max_retries_failure=3,
+                bundle_id=bundle_id,
             )
             assert wait_jobs(client, ["/t/hole"], 120)["/t/hole"] == common_pb2.JOB_STATE_SUCCEEDED
             assert status(client, "/t/hole").failure_count == 0, "staging never counts against the tasks"

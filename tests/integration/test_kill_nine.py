@@ -59,9 +59,13 @@ def check_database(environment: Served) -> None:
     assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
     held = "SELECT sum(c.res_cpu_millicores) FROM task_attempts a JOIN tasks t USING (task_id) JOIN job_config c USING (job_id)"
     for worker_id, committed in connection.execute("SELECT worker_id, committed_cpu_millicores FROM workers"):
-        total = connection.execute(f"{held} WHERE a.worker_id=? AND a.finished_at_ms IS NULL", (worker_id,)).fetchone()[0]
+        total = connection.execute(f"{held} WHERE a.worker_id=? AND a.finished_at_ms IS NULL", (worker_id,)).fetchone()[
+            0
+        ]
         assert committed == (total or 0), worker_id
-    twice = connection.execute("SELECT task_id FROM task_attempts WHERE finished_at_ms IS NULL GROUP BY 1 HAVING count(*) > 1")
+    twice = connection.execute(
+        "SELECT task_id FROM task_attempts WHERE finished_at_ms IS NULL GROUP BY 1 HAVING count(*) > 1"
+    )
     assert twice.fetchall() == []
     connection.close()
 
@@ -70,7 +74,9 @@ def check_jobs(environment: Served, names: list[str], out: Path, attempts: int |
     """Every job succeeded, its attempts did not overlap, and its log is exactly what it wrote."""
     with environment.client() as client:
         states = wait_jobs(client, names, 120)
-        assert set(states.values()) == {common_pb2.JOB_STATE_SUCCEEDED}, {n: status(client, n) for n, s in states.items() if s != 4}
+        assert set(states.values()) == {common_pb2.JOB_STATE_SUCCEEDED}, {
+            n: status(client, n) for n, s in states.items() if s != 4
+        }
         wanted: dict[str, int] = {}
         found = {}
         for name in names:
@@ -141,7 +147,9 @@ def test_kill_of_a_worker(tmp_path: Path) -> None:
         launch(client, "/k/keep", ["sh", "-c", f"sleep 1000 & {body}"])
         launch(client, "/k/once", ["sh", "-c", "sleep 1000"], max_retries_preemption=0)
         deadline = time.monotonic() + 30
-        while not all(task(client, f"{j}/0").task.state == common_pb2.TASK_STATE_RUNNING for j in ("/k/keep", "/k/once")):
+        while not all(
+            task(client, f"{j}/0").task.state == common_pb2.TASK_STATE_RUNNING for j in ("/k/keep", "/k/once")
+        ):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         for name in ("/k/keep", "/k/once"):

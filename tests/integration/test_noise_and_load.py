@@ -111,7 +111,9 @@ def test_a_thundering_submit(tmp_path: Path) -> None:
             before = process.memory_info().rss
             launch(client, "/u/big", ["true"], replicas=100_000)
             request = controller_pb2.GetSchedulerStateRequest()
-            state = client.call("ControllerService/GetSchedulerState", request, controller_pb2.GetSchedulerStateResponse)
+            state = client.call(
+                "ControllerService/GetSchedulerState", request, controller_pb2.GetSchedulerStateResponse
+            )
             assert state.total_pending == 100_000 + outcomes.count("accepted")
             grown = process.memory_info().rss - before
             assert grown <= 100_000 * 1024, f"{grown / 100_000:.0f} bytes per pending task"

@@ -201,7 +201,8 @@ def test_a_web_page_cannot_drive_a_local_controller(tmp_path: Path, headers: dic
         head = "".join(f"{key}: {value}\r\n" for key, value in sent.items())
         with socket.create_connection(("127.0.0.1", environment.port), timeout=10) as page:
             page.sendall(
-                f"POST /iris.v1.ControllerService/LaunchJob HTTP/1.1\r\n{head}content-length: {len(body)}\r\n\r\n".encode() + body
+                f"POST /iris.v1.ControllerService/LaunchJob HTTP/1.1\r\n{head}content-length: {len(body)}\r\n\r\n".encode()
+                + body
             )
             answer = page.recv(65536).decode()
         assert answer.split()[1] in ("403", "415"), answer

@@ -180,7 +180,9 @@ async def test_a_refusal_caused_by_a_change_that_was_not_committed_is_no_answer(
             raise exists("/u/a", "/u/a exists")
 
     calls = asyncio.gather(
-        loop.submit("a", lambda o, now: submit.admit(o, job("/u/a"), now)), loop.submit("b", second), return_exceptions=True
+        loop.submit("a", lambda o, now: submit.admit(o, job("/u/a"), now)),
+        loop.submit("b", second),
+        return_exceptions=True,
     )
     running = asyncio.create_task(loop.run())
     results = await asyncio.wait_for(calls, 5)

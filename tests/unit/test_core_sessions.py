@@ -128,7 +128,9 @@ class Rig:
         spec.entrypoint.workdir_files["x"] = bytes(self.spec_bytes)
         return spec
 
-    def stream(self, worker_id: str = "w1", boot: str = "a" * 16, holding: Sequence[worker_pb2.Observation] = ()) -> Stream:
+    def stream(
+        self, worker_id: str = "w1", boot: str = "a" * 16, holding: Sequence[worker_pb2.Observation] = ()
+    ) -> Stream:
         return Stream(self, worker_id, boot, holding).open()
 
     async def healthy(self, worker_id: str = "w1", **values: Any) -> Stream:

@@ -23,7 +23,11 @@ async def test_a_stream_that_breaks_between_two_parts_of_one_revision_loses_noth
     async with rig() as r:
         await r.launch("/u/a", tasks=watch.PAGE_ROWS + 500)
         viewer = Viewer(r, jobs(), tasks("/u/a"))
-        while not (viewer.messages and viewer.messages[-1].snapshot.rows.selector_id == "t" and viewer.messages[-1].snapshot.last):
+        while not (
+            viewer.messages
+            and viewer.messages[-1].snapshot.rows.selector_id == "t"
+            and viewer.messages[-1].snapshot.last
+        ):
             await viewer.read()
         await r.cancel("/u/a")
         for _ in range(read):

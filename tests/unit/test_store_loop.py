@@ -29,7 +29,6 @@ from iris_core.wire.gen.iris.v1 import controller_pb2
 NOW = 1_700_000_000_000
 
 
-
 def spec(**values: object) -> JobSpec:
     request = controller_pb2.LaunchJobRequest(name="/u/j")
     request.entrypoint.run_command.argv.append("true")
@@ -210,7 +209,10 @@ async def test_a_finished_job_can_be_replaced(tmp_path: Path) -> None:
 
 
 def test_a_kill_at_any_statement_of_a_migration_leaves_the_old_or_the_new_schema(tmp_path: Path) -> None:
-    steps = [("0001_a", "CREATE TABLE a (x);\nINSERT INTO a VALUES (1);\n"), ("0002_b", "CREATE TABLE b (y);\nDROP TABLE a;\n")]
+    steps = [
+        ("0001_a", "CREATE TABLE a (x);\nINSERT INTO a VALUES (1);\n"),
+        ("0002_b", "CREATE TABLE b (y);\nDROP TABLE a;\n"),
+    ]
 
     class Killed(Exception):
         pass
