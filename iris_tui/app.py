@@ -32,6 +32,7 @@ from iris_tui.widgets.prompt import Question
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from textual.driver import Driver
     from textual.worker import Worker
 
     from iris_tui.gate import GateScreen
@@ -81,6 +82,15 @@ class IrisApp(ActionHost, TypeAhead, inherit_bindings=False):
         self.theme = PRODUCTION.name if is_production(session.environment) else "iris-dark"
 
     # --- start and end -----------------------------------------------------------------------------------------------
+
+    def get_driver_class(self) -> type[Driver]:
+        from textual.constants import DRIVER
+
+        if DRIVER:
+            return super().get_driver_class()
+        from iris_tui.terminal import TerminalDriver
+
+        return TerminalDriver
 
     def on_load(self) -> None:
         # Before the terminal is changed, so that no signal can leave it so.
