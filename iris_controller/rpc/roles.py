@@ -44,7 +44,7 @@ _WORKER = frozenset({Role.WORKER, Role.ADMIN})
 _ADMIN = frozenset({Role.ADMIN})
 
 ACCESS: dict[str, Access] = {
-    "ControllerService/LaunchJob": Access(_SUBMITTER, True, 0, max_bytes=32 * MIB),
+    "ControllerService/LaunchJob": Access(_SUBMITTER, True, 0, max_bytes=32 * MIB, deadline_s=150.0),
     "ControllerService/StatBundle": Access(_SUBMITTER),
     "ControllerService/PutBundle": Access(_SUBMITTER, True, 0, "bundle_stored", max_bytes=26 * MIB),
     "ControllerService/GetJobStatus": Access(_READER_OR_TASK),

@@ -15,6 +15,7 @@ import time
 
 ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 FORBIDDEN_FUNCTIONS = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"}
+REFUSALS = ("not authorized", "prohibited", "authorization denied")
 HIDDEN_TABLES = {"request_ids"}
 MEMORY_BYTES = 512 * 1024 * 1024
 LENGTH_BYTES = 8_000_000
@@ -98,12 +99,14 @@ def main() -> None:
         answer = run(request)
     except sqlite3.OperationalError as error:
         text = str(error)
-        if "interrupted" in text:
+        if any(word in text for word in REFUSALS):
+            answer = {"error": "refused", "message": text}
+        elif "interrupted" in text:
             answer = {"error": "limit", "message": f"the query ran longer than {seconds:g} s"}
         else:
             answer = {"error": "syntax", "message": text}
     except sqlite3.DatabaseError as error:
-        refused = "not authorized" in str(error) or "prohibited" in str(error)
+        refused = any(word in str(error) for word in REFUSALS)
         answer = {"error": "refused" if refused else "syntax", "message": str(error)}
     except (sqlite3.Error, MemoryError, OverflowError) as error:
         answer = {"error": "limit", "message": f"the query needs too much: {str(error) or 'memory'}"}
