@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from textual.strip import Strip
 
-from iris_core.live.columns import Tone
+from iris_core.live.wording import Tone
 from iris_core.model.text import truncate_cells
 
 if TYPE_CHECKING:
@@ -31,6 +31,19 @@ def cut(text: str, width: int) -> str:
         return text
     shown = truncate_cells(text, width)
     return shown if cell_len(shown) <= width else set_cell_size(shown, width)
+
+
+def cut_middle(text: str, width: int, ellipsis: str) -> str:
+    """At most `width` cells of a name; where it is too long its end stays, which tells generated names apart."""
+    if len(text) <= width or not text.isascii() or width < 12:
+        return cut(text, width)
+    tail = min(7, width // 3)
+    return f"{text[: width - tail - len(ellipsis)]}{ellipsis}{text[-tail:]}"
+
+
+def counted(number: int, what: str) -> str:
+    """`1 job`, `2,000 jobs`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def padded(text: str, width: int, *, right: bool = False) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from iris_core.live.columns import Tone
 from iris_core.live.filters import JOB_FIELDS
+from iris_core.live.wording import Tone
 from iris_tui.actions import SCOPES, in_scope
 from iris_tui.keymap import shown_keys
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from iris_core.contracts import IrisError
-from iris_core.live.columns import Tone
+from iris_core.live.wording import Tone
 from iris_core.model.text import one_line
 from iris_tui.drawing import Run
 from iris_tui.screen import ConsoleScreen

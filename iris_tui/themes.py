@@ -13,7 +13,7 @@ from rich.color import Color
 from rich.style import Style
 from textual.theme import Theme
 
-from iris_core.live.columns import Tone
+from iris_core.live.wording import Tone
 
 DARK: Final = Theme(
     name="iris-dark", primary="#5fafd7", secondary="#8787af", accent="#d7af5f", foreground="#d0d0d0", background="#121212",

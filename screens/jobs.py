@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from iris_core.live.columns import Tone
 from iris_core.live.filters import JOB_FIELDS, JOB_WORDS, job_row
 from iris_core.live.logs import LogView
 from iris_core.live.watch import Link
+from iris_core.live.wording import Tone
 from iris_core.model.errors import ModelError
 from iris_core.model.filter import Filter, parse_filter
 from iris_core.model.ids import JobId
 from iris_core.model.resources import format_age
 from iris_core.model.text import one_line
 from iris_tui.actions import ACTIONS, BY_ID, Action
-from iris_tui.drawing import Run
+from iris_tui.drawing import Run, counted
 from iris_tui.keymap import bindings
 from iris_tui.screen import ConsoleScreen
 from iris_tui.threads import in_thread
@@ -217,7 +217,7 @@ class JobsScreen(ConsoleScreen):
             under = f", {closed:,} under closed rows" if self.filter is not None and closed > 0 else ""
             some = f"{counts.matched:,} of " if self.filter is not None else ""
             older = f" ({self.jobs.history.rows:,} older)" if self.jobs.history.rows else ""
-            right.append(Run(f"{some}{counts.total:,} jobs{under}{older}", Tone.DIM))
+            right.append(Run(f"{some}{counted(counts.total, 'job')}{under}{older}", Tone.DIM))
         self.pane.update_title(left, right)
 
     def _detail(self) -> None:
@@ -465,7 +465,7 @@ class JobsScreen(ConsoleScreen):
         if not marked and (row is None or row.kind == "note"):
             return
         kind = "job" if marked else row.kind  # type: ignore[union-attr]
-        title = f"{len(marked)} marked jobs" if marked else one_line(row.id)  # type: ignore[union-attr]
+        title = counted(len(marked), "marked job") if marked else one_line(row.id)  # type: ignore[union-attr]
         entries = [
             (action.menu, action.id, action.title)
             for action in ACTIONS

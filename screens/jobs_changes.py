@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from iris_core.contracts import ConnectFailed, IrisError
-from iris_core.live.columns import Tone
+from iris_core.live.wording import Tone
 from iris_core.model.states import JOB_TERMINAL, job_label
 from iris_core.model.text import one_line
 from iris_tui.gate import GatePlan, GateScreen, GateTarget

@@ -26,7 +26,7 @@ from iris_core.live.columns import (
 from iris_core.live.jobtree import HISTORY
 from iris_core.model.states import TERMINAL
 from iris_core.model.text import one_line
-from iris_tui.drawing import Run
+from iris_tui.drawing import Run, cut_middle
 
 if TYPE_CHECKING:
     from iris_core.live.jobtree import Value
@@ -92,7 +92,7 @@ class JobRows:
         """The texts of one cell."""
         value: Any = row.value
         if column == "name":
-            return self._name(row)
+            return self._name(row, width)
         if column == "reason":
             return self._reason(row)
         if column == "state" and row.gone:
@@ -106,14 +106,16 @@ class JobRows:
             return []
         return [Run(spec.text(value, now_ms), spec.tone(value) if spec.tone is not None else Tone.PLAIN)]
 
-    def _name(self, row: Row[Value]) -> list[Run]:
+    def _name(self, row: Row[Value], width: int) -> list[Run]:
         glyphs = self._glyphs
         handle = (glyphs.opened if row.id in self._store.expanded else glyphs.closed) if row.expandable else " "
         runs = [Run(" " * (row.depth * _INDENT)), Run(f"{handle} ", Tone.DIM)]
         value: Any = row.value
         if row.kind == "job":
             name = row.id if not row.depth else row.id.rpartition("/")[2]
-            runs.append(Run(one_line(name), Tone.DIM if row.section == HISTORY else Tone.PLAIN))
+            room = width - sum(len(run.text) for run in runs)
+            text = cut_middle(one_line(name), room, glyphs.ellipsis)
+            runs.append(Run(text, Tone.DIM if row.section == HISTORY else Tone.PLAIN))
         elif row.kind == "task":
             runs += [Run("task ", Tone.DIM), Run(str(value.task_index))]
         else:

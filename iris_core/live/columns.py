@@ -9,35 +9,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
+from iris_core.live.wording import (
+    ATTENTION,
+    NOTHING,
+    SHARES,
+    Share,
+    Tone,
+    age,
+    attempt_reason,
+    exit_text,
+    iso,
+    job_reason,
+    job_tone,
+    or_nothing,
+    resources_text,
+    share_cells,
+    span,
+    span_ms,
+    task_reason,
+    task_shares,
+    task_tone,
+    when,
+)
 from iris_core.model.bands import PriorityBand, band_label
-from iris_core.model.resources import format_age, format_cpu, format_duration, format_size
-from iris_core.model.states import JOB_TERMINAL, TERMINAL, JobState, TaskState, job_label, task_label
-from iris_core.model.text import one_line
+from iris_core.model.resources import format_cpu, format_size
+from iris_core.model.states import TERMINAL, job_label, task_label
 
 if TYPE_CHECKING:
-    from iris_core.wire.gen.iris.v1.common_pb2 import Resources
     from iris_core.wire.gen.iris.v1.controller_pb2 import AttemptStatus, JobStatus, TaskStatus, WorkerStatus
 
+# The words of a cell belong to its column: whoever shows columns finds both here.
+__all__ = [
+    "ATTEMPTS", "JOBS", "NOTHING", "SHARES", "TASKS", "WORKERS", "ColumnSpec", "Share", "Tone", "age", "attempt_reason",
+    "exit_text", "fit", "iso", "job_reason", "job_tone", "pick", "resources_text", "share_cells", "span", "task_reason",
+    "task_shares", "task_tone", "when",
+]  # fmt: skip
+
 R = TypeVar("R")
-
-NOTHING: Final = "-"
-"""What a person reads where there is no value."""
-
-
-class Tone(StrEnum):
-    """What a text means; each surface chooses its colour. Never the only carrier of that meaning."""
-
-    PLAIN = "plain"
-    DIM = "dim"
-    GOOD = "good"
-    BUSY = "busy"
-    WAIT = "wait"
-    WARN = "warn"
-    BAD = "bad"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,95 +84,6 @@ def _column(**fields: Any) -> ColumnSpec[Any]:
     return ColumnSpec(**fields)
 
 
-def iso(epoch_ms: int) -> str | None:
-    """The time as machines read it, `2026-01-31T12:00:00.123Z`; None for 0, which means "not yet"."""
-    if not epoch_ms:
-        return None
-    seconds, ms = divmod(epoch_ms, 1000)
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{ms:03d}Z"
-
-
-def when(epoch_ms: int) -> str:
-    """The time as a person reads it, in UTC to the second."""
-    if not epoch_ms:
-        return NOTHING
-    return datetime.fromtimestamp(epoch_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-_JOB_TONES: Final = {
-    JobState.PENDING: Tone.WAIT,
-    JobState.BUILDING: Tone.BUSY,
-    JobState.RUNNING: Tone.BUSY,
-    JobState.SUCCEEDED: Tone.GOOD,
-    JobState.FAILED: Tone.BAD,
-    JobState.KILLED: Tone.DIM,
-    JobState.WORKER_FAILED: Tone.BAD,
-    JobState.UNSCHEDULABLE: Tone.BAD,
-}
-_TASK_TONES: Final = {
-    TaskState.PENDING: Tone.WAIT,
-    TaskState.ASSIGNED: Tone.BUSY,
-    TaskState.BUILDING: Tone.BUSY,
-    TaskState.RUNNING: Tone.BUSY,
-    TaskState.SUCCEEDED: Tone.GOOD,
-    TaskState.FAILED: Tone.BAD,
-    TaskState.KILLED: Tone.DIM,
-    TaskState.WORKER_FAILED: Tone.BAD,
-    TaskState.UNSCHEDULABLE: Tone.BAD,
-    TaskState.PREEMPTED: Tone.WARN,
-    TaskState.COSCHED_FAILED: Tone.BAD,
-}
-# Attention first: what is broken, what waits, what runs, what is over.
-_ATTENTION: Final = {Tone.BAD: 0, Tone.WARN: 1, Tone.WAIT: 2, Tone.BUSY: 3, Tone.PLAIN: 4, Tone.GOOD: 5, Tone.DIM: 6}
-
-
-def job_tone(state: int) -> Tone:
-    """Meaning of a job state; an unknown one is plain."""
-    return _JOB_TONES.get(state, Tone.PLAIN)  # type: ignore[call-overload,no-any-return]
-
-
-def task_tone(state: int) -> Tone:
-    """Meaning of a task or attempt state; an unknown one is plain."""
-    return _TASK_TONES.get(state, Tone.PLAIN)  # type: ignore[call-overload,no-any-return]
-
-
-# --- how the tasks of a job stand -----------------------------------------------------------------------------------
-
-Share = Literal["done", "failed", "running", "starting", "pending"]
-SHARES: Final[tuple[Share, ...]] = ("done", "failed", "running", "starting", "pending")
-_SHARE_OF: Final[dict[int, Share]] = {
-    TaskState.SUCCEEDED: "done",
-    TaskState.RUNNING: "running",
-    TaskState.BUILDING: "starting",
-    TaskState.ASSIGNED: "starting",
-    TaskState.PENDING: "pending",
-}
-
-
-def task_shares(job: JobStatus) -> dict[Share, int]:
-    """How many tasks of the job are done, failed, running, starting and pending; every ended one that did not succeed counts as failed."""
-    shares: dict[Share, int] = dict.fromkeys(SHARES, 0)
-    for count in job.task_counts:
-        shares[_SHARE_OF.get(count.state, "failed")] += count.count
-    return shares
-
-
-def share_cells(shares: dict[Share, int], width: int) -> list[tuple[Share, int]]:
-    """Divide `width` cells over the shares by largest remainder; a share that is not empty gets at least one cell when there is room for all."""
-    total = sum(shares.values())
-    present = [name for name in SHARES if shares.get(name)]
-    if not total or width < 1:
-        return []
-    floor = 1 if len(present) <= width else 0
-    spare = width - floor * len(present)
-    exact = {name: shares[name] * spare / total for name in present}
-    cells = {name: floor + int(exact[name]) for name in present}
-    by_remainder = sorted(present, key=lambda name: int(exact[name]) - exact[name])
-    for name in by_remainder[: width - sum(cells.values())]:
-        cells[name] += 1
-    return [(name, cells[name]) for name in present if cells[name]]
-
-
 def _tasks_text(job: JobStatus, _now_ms: int) -> str:
     shares = task_shares(job)
     total = max(job.num_tasks, sum(shares.values()))
@@ -175,66 +96,6 @@ def _tasks_left(job: JobStatus, _now_ms: int) -> tuple[float, int]:
     return shares["done"] / total, total
 
 
-# --- shared pieces ---------------------------------------------------------------------------------------------------
-
-
-def age(since_ms: int, now_ms: int) -> str:
-    """How long ago; `-` if it has not happened."""
-    return format_age(now_ms - since_ms) if since_ms else NOTHING
-
-
-def span(started_ms: int, finished_ms: int, now_ms: int) -> str:
-    """How long it ran, until now if it has not ended; `-` if it has not started."""
-    if not started_ms:
-        return NOTHING
-    return format_duration(max((finished_ms or now_ms) - started_ms, 0))
-
-
-def _span_ms(started_ms: int, finished_ms: int, now_ms: int) -> int:
-    return (finished_ms or now_ms) - started_ms if started_ms else -1
-
-
-def exit_text(code: int) -> str:
-    """An exit code, with the signal's name where one ended the process."""
-    from iris_core.model.levels import signal_name
-
-    name = signal_name(code)
-    return f"{code} ({name})" if name else str(code)
-
-
-def resources_text(resources: Resources) -> str:
-    """What is asked for, as operators write it: `cpu=0.5, memory=1GB, disk=5GB, gpu=H100x8`."""
-    parts = [
-        f"cpu={format_cpu(resources.cpu_millicores)}",
-        f"memory={format_size(resources.memory_bytes, exact=True)}",
-        f"disk={format_size(resources.disk_bytes, exact=True)}",
-    ]
-    device = resources.device
-    if device.count:
-        variant = device.variant or "any"
-        parts.append(f"{device.kind}={variant}" + (f"x{device.count}" if device.kind == "gpu" else ""))
-    return one_line(", ".join(parts))
-
-
-def job_reason(job: JobStatus) -> str:
-    """Why the job is as it is: its error, else what it waits for."""
-    return job.error or ("" if int(job.state) in JOB_TERMINAL else job.pending_reason)
-
-
-def task_reason(task: TaskStatus) -> str:
-    """Why the task is as it is: its error, else what it waits for."""
-    return task.error or ("" if int(task.state) in TERMINAL else task.pending_reason)
-
-
-def attempt_reason(attempt: AttemptStatus) -> str:
-    """Why the attempt ended."""
-    return attempt.error or attempt.terminal_reason
-
-
-def _or_nothing(text: str) -> str:
-    return one_line(text) if text else NOTHING
-
-
 # --- jobs ------------------------------------------------------------------------------------------------------------
 
 JOBS: Final[dict[str, ColumnSpec[JobStatus]]] = {
@@ -243,14 +104,14 @@ JOBS: Final[dict[str, ColumnSpec[JobStatus]]] = {
         _column(
             id="job_id", title="JOB ID", min_width=20, flex=3,
             value=lambda job: job.job_id,
-            text=lambda job, _: _or_nothing(job.job_id),
+            text=lambda job, _: or_nothing(job.job_id),
             sort=lambda job, _: job.job_id,
         ),
         _column(
             id="state", title="STATE", min_width=9, max_width=13,
             value=lambda job: job_label(job.state),
             text=lambda job, _: job_label(job.state),
-            sort=lambda job, _: (_ATTENTION[job_tone(job.state)], job.state),
+            sort=lambda job, _: (ATTENTION[job_tone(job.state)], job.state),
             tone=lambda job: job_tone(job.state),
         ),
         _column(
@@ -274,9 +135,9 @@ JOBS: Final[dict[str, ColumnSpec[JobStatus]]] = {
         ),
         _column(
             id="time", title="TIME", min_width=7, max_width=7, align="right", hide=3,
-            value=lambda job: _span_ms(job.started_at_ms, job.finished_at_ms, 0) if job.finished_at_ms else None,
+            value=lambda job: span_ms(job.started_at_ms, job.finished_at_ms, 0) if job.finished_at_ms else None,
             text=lambda job, now: span(job.started_at_ms, job.finished_at_ms, now),
-            sort=lambda job, now: -_span_ms(job.started_at_ms, job.finished_at_ms, now),
+            sort=lambda job, now: -span_ms(job.started_at_ms, job.finished_at_ms, now),
         ),
         _column(
             id="failures", title="FAIL", min_width=4, max_width=6, align="right", hide=1,
@@ -295,7 +156,7 @@ JOBS: Final[dict[str, ColumnSpec[JobStatus]]] = {
         _column(
             id="user", title="USER", min_width=6, max_width=16, hide=7,
             value=lambda job: job.user_id,
-            text=lambda job, _: _or_nothing(job.user_id),
+            text=lambda job, _: or_nothing(job.user_id),
             sort=lambda job, _: job.user_id,
         ),
         _column(
@@ -318,7 +179,7 @@ JOBS: Final[dict[str, ColumnSpec[JobStatus]]] = {
         _column(
             id="reason", title="REASON", min_width=12, flex=4,
             value=job_reason,
-            text=lambda job, _: _or_nothing(job_reason(job)),
+            text=lambda job, _: or_nothing(job_reason(job)),
             sort=lambda job, _: (not job_reason(job), job_reason(job)),
             tone=lambda job: Tone.BAD if job.error else Tone.DIM,
         ),
@@ -341,14 +202,14 @@ TASKS: Final[dict[str, ColumnSpec[TaskStatus]]] = {
         _column(
             id="task_id", title="TASK", min_width=20, flex=3,
             value=lambda task: task.task_id,
-            text=lambda task, _: _or_nothing(task.task_id),
+            text=lambda task, _: or_nothing(task.task_id),
             sort=lambda task, _: (task.job_id, task.task_index),
         ),
         _column(
             id="state", title="STATE", min_width=9, max_width=13,
             value=lambda task: task_label(task.state),
             text=lambda task, _: task_label(task.state),
-            sort=lambda task, _: (_ATTENTION[task_tone(task.state)], task.state),
+            sort=lambda task, _: (ATTENTION[task_tone(task.state)], task.state),
             tone=lambda task: task_tone(task.state),
         ),
         _column(
@@ -371,9 +232,9 @@ TASKS: Final[dict[str, ColumnSpec[TaskStatus]]] = {
         ),
         _column(
             id="time", title="DURATION", min_width=8, max_width=8, align="right",
-            value=lambda task: _span_ms(task.started_at_ms, task.finished_at_ms, 0) if task.finished_at_ms else None,
+            value=lambda task: span_ms(task.started_at_ms, task.finished_at_ms, 0) if task.finished_at_ms else None,
             text=lambda task, now: span(task.started_at_ms, task.finished_at_ms, now),
-            sort=lambda task, now: -_span_ms(task.started_at_ms, task.finished_at_ms, now),
+            sort=lambda task, now: -span_ms(task.started_at_ms, task.finished_at_ms, now),
         ),
         _column(
             id="failures", title="FAIL", min_width=4, max_width=6, align="right", hide=4,
@@ -398,13 +259,13 @@ TASKS: Final[dict[str, ColumnSpec[TaskStatus]]] = {
         _column(
             id="worker", title="WORKER", min_width=8, max_width=24, hide=1,
             value=lambda task: task.worker_id or None,
-            text=lambda task, _: _or_nothing(task.worker_id),
+            text=lambda task, _: or_nothing(task.worker_id),
             sort=lambda task, _: task.worker_id,
         ),
         _column(
             id="reason", title="REASON", min_width=12, flex=4,
             value=task_reason,
-            text=lambda task, _: _or_nothing(task_reason(task)),
+            text=lambda task, _: or_nothing(task_reason(task)),
             sort=lambda task, _: (not task_reason(task), task_reason(task)),
             tone=lambda task: Tone.BAD if task.error else Tone.DIM,
         ),
@@ -430,7 +291,7 @@ ATTEMPTS: Final[dict[str, ColumnSpec[AttemptStatus]]] = {
         _column(
             id="uid", title="UID", min_width=12, max_width=16, hide=2,
             value=lambda attempt: attempt.attempt_uid,
-            text=lambda attempt, _: _or_nothing(attempt.attempt_uid),
+            text=lambda attempt, _: or_nothing(attempt.attempt_uid),
             sort=lambda attempt, _: attempt.attempt_uid,
             tone=lambda attempt: Tone.DIM,
         ),
@@ -438,7 +299,7 @@ ATTEMPTS: Final[dict[str, ColumnSpec[AttemptStatus]]] = {
             id="state", title="STATE", min_width=9, max_width=13,
             value=lambda attempt: task_label(attempt.state),
             text=lambda attempt, _: task_label(attempt.state),
-            sort=lambda attempt, _: (_ATTENTION[task_tone(attempt.state)], attempt.state),
+            sort=lambda attempt, _: (ATTENTION[task_tone(attempt.state)], attempt.state),
             tone=lambda attempt: task_tone(attempt.state),
         ),
         _column(
@@ -450,15 +311,15 @@ ATTEMPTS: Final[dict[str, ColumnSpec[AttemptStatus]]] = {
         _column(
             id="time", title="DURATION", min_width=8, max_width=8, align="right", hide=1,
             value=lambda attempt: (
-                _span_ms(attempt.started_at_ms, attempt.finished_at_ms, 0) if attempt.finished_at_ms else None
+                span_ms(attempt.started_at_ms, attempt.finished_at_ms, 0) if attempt.finished_at_ms else None
             ),
             text=lambda attempt, now: span(attempt.started_at_ms, attempt.finished_at_ms, now),
-            sort=lambda attempt, now: -_span_ms(attempt.started_at_ms, attempt.finished_at_ms, now),
+            sort=lambda attempt, now: -span_ms(attempt.started_at_ms, attempt.finished_at_ms, now),
         ),
         _column(
             id="worker", title="WORKER", min_width=8, max_width=24,
             value=lambda attempt: attempt.worker_id or None,
-            text=lambda attempt, _: _or_nothing(attempt.worker_id),
+            text=lambda attempt, _: or_nothing(attempt.worker_id),
             sort=lambda attempt, _: attempt.worker_id,
         ),
         _column(
@@ -470,7 +331,7 @@ ATTEMPTS: Final[dict[str, ColumnSpec[AttemptStatus]]] = {
         _column(
             id="reason", title="REASON", min_width=12, flex=4,
             value=attempt_reason,
-            text=lambda attempt, _: _or_nothing(attempt_reason(attempt)),
+            text=lambda attempt, _: or_nothing(attempt_reason(attempt)),
             sort=lambda attempt, _: attempt_reason(attempt),
             tone=lambda attempt: Tone.BAD if attempt.error else Tone.DIM,
         ),
@@ -493,7 +354,7 @@ WORKERS: Final[dict[str, ColumnSpec[WorkerStatus]]] = {
         _column(
             id="worker_id", title="WORKER", min_width=12, flex=2,
             value=lambda worker: worker.worker_id,
-            text=lambda worker, _: _or_nothing(worker.worker_id),
+            text=lambda worker, _: or_nothing(worker.worker_id),
             sort=lambda worker, _: worker.worker_id,
         ),
         _column(
@@ -528,13 +389,13 @@ WORKERS: Final[dict[str, ColumnSpec[WorkerStatus]]] = {
         _column(
             id="address", title="ADDRESS", min_width=12, max_width=28, hide=3,
             value=lambda worker: worker.address,
-            text=lambda worker, _: _or_nothing(worker.address),
+            text=lambda worker, _: or_nothing(worker.address),
             sort=lambda worker, _: worker.address,
         ),
         _column(
             id="reason", title="REASON", min_width=12, flex=3,
             value=lambda worker: worker.health_reason,
-            text=lambda worker, _: _or_nothing(worker.health_reason),
+            text=lambda worker, _: or_nothing(worker.health_reason),
             sort=lambda worker, _: worker.health_reason,
             tone=lambda worker: Tone.DIM,
         ),

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from iris_core.contracts import IrisError
-from iris_core.live.columns import Tone
 from iris_core.live.rows import Changes, ChangeSet, Row, RowStore
 from iris_core.live.watch import Selector
+from iris_core.live.wording import Tone
 from iris_core.model.states import JOB_TERMINAL, TERMINAL
 from iris_core.model.text import one_line
 

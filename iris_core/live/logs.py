@@ -10,12 +10,12 @@ number. Control characters are left alone here and made harmless where a line is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from iris_core.contracts import Denied, IrisError, RpcFailed
 from iris_core.live.backoff import Backoff
+from iris_core.live.log_window import SHOWN_BYTES, LogLine, Window
 from iris_core.live.waiting import first_of
 from iris_core.live.watch import Link, LinkState
 from iris_core.model.text import one_line
@@ -23,34 +23,18 @@ from iris_core.model.text import one_line
 if TYPE_CHECKING:
     from iris_core.contracts import AsyncClient
     from iris_core.live.clock import Clock
-    from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsResponse, StoredLine
+    from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsResponse
+
+__all__ = ["SHOWN_BYTES", "LogCounts", "LogFilter", "LogLine", "LogSource", "LogView"]
 
 PAGE: Final = 1000
 """Lines asked for at once."""
 MAX_LINES: Final = 20_000
 """Most lines kept."""
-SHOWN_BYTES: Final = 4096
-"""Characters of one line that are kept for showing."""
 WAIT_MS: Final = 10_000
 """How long one question for new lines may wait at the server."""
 MAX_CATCH_UP: Final = 5
 """After this many full answers in a row the window jumps to the end instead of chasing it."""
-
-
-@dataclass(slots=True)
-class LogLine:
-    """One line. `text` is cut at SHOWN_BYTES; `more` characters follow. `gap` > 0: that many lines are lost, `text` says why."""
-
-    seq: int
-    key: str
-    attempt: int
-    epoch_ms: int
-    source: str
-    level: int
-    text: str
-    more: int = 0
-    partial: bool = False
-    gap: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,24 +74,6 @@ class LogCounts:
     reason: str = ""
 
 
-@dataclass(slots=True)
-class _Page:
-    """`size` lines of the window: every matching line with lo <= seq <= hi. lo 0 = nothing older is kept."""
-
-    lo: int
-    hi: int
-    size: int
-
-
-@dataclass(slots=True)
-class _Window:
-    """The lines, and the pages they came in, top to bottom and without a hole between them."""
-
-    lines: list[LogLine] = field(default_factory=list)
-    pages: list[_Page] = field(default_factory=list)
-    at_end: bool = False
-
-
 class LogView:
     """The window and its fetches. One task runs `run()`; `older`, `newer`, `head` and `tail` may be awaited beside it.
 
@@ -138,7 +104,7 @@ class LogView:
         self._page = page
         self._max_lines = max_lines
         self._backoff = backoff or Backoff()
-        self._window = _Window()
+        self._window = Window()
         self._cursor = 0
         self._fetching: set[str] = set()
         self._broken: Link | None = None
@@ -158,7 +124,7 @@ class LogView:
     @property
     def at_start(self) -> bool:
         """Whether no older line matches."""
-        return bool(self._window.pages) and self._window.pages[0].lo == 0
+        return self._window.at_start
 
     @property
     def at_end(self) -> bool:
@@ -277,9 +243,8 @@ class LogView:
         answer = await self._fetch(self.filter, cursor=0)
         if generation != self.generation:
             return
-        lines = self._fold(answer.entries, [])
         at_end = answer.cursor >= max(answer.last_seq, self._cursor)
-        self._replace(_Window(lines, [_Page(0, answer.cursor, len(lines))], at_end))
+        self._replace(Window.of(answer.entries, 0, answer.cursor, at_end=at_end))
         if at_end:
             self._cursor = answer.cursor
 
@@ -294,13 +259,10 @@ class LogView:
             answer = await self._fetch(self.filter, tail=True, before=before)
             if generation != self.generation or self._window.pages[0].lo != before:
                 return False
-            page = self._fold(answer.entries, [])
-            self._join(page)
-            self._window.lines[:0] = page
-            self._window.pages.insert(0, _Page(answer.from_seq, before - 1, len(page)))
-            self._trim_bottom()
-            self._changed(len(page))
-            return bool(page)
+            added = self._window.prepend(answer.entries, answer.from_seq, before)
+            self._window.trim_bottom(self._max_lines)
+            self._changed(added)
+            return added > 0
         finally:
             self._fetching.discard("older")
 
@@ -315,12 +277,12 @@ class LogView:
             answer = await self._fetch(self.filter, cursor=after)
             if generation != self.generation or self._window.pages[-1].hi != after:
                 return False
-            added = self._append(answer, after)
+            added = self._window.append(answer.entries, after, answer.cursor, self._page)
             if answer.cursor >= max(answer.last_seq, self._cursor):
                 self._window.at_end = True
                 self._cursor = answer.cursor
                 self.unseen = 0
-            self._changed(-self._trim_top())
+            self._changed(-self._window.trim_top(self._max_lines))
             return added > 0
         finally:
             self._fetching.discard("newer")
@@ -359,8 +321,7 @@ class LogView:
         self._cursor = answer.cursor
         self.loaded = True
         self.unseen = 0
-        lines = self._fold(answer.entries, [])
-        self._replace(_Window(lines, [_Page(answer.from_seq, answer.cursor, len(lines))], at_end=True))
+        self._replace(Window.of(answer.entries, answer.from_seq, answer.cursor, at_end=True))
 
     def _take_new(self, answer: FetchLogsResponse) -> None:
         after = self._cursor
@@ -377,81 +338,12 @@ class LogView:
             self.unseen += len(answer.entries)
             self._changed(0)
             return
-        added = self._append(answer, after)
+        added = self._window.append(answer.entries, after, answer.cursor, self._page)
         if self._keep_top:
             self.unseen += added
-        self._changed(-self._trim_top())
+        self._changed(-self._window.trim_top(self._max_lines))
 
-    def _append(self, answer: FetchLogsResponse, after: int) -> int:
-        """Put an answer for `after` below the window; returns how many lines that made."""
-        before = len(self.lines)
-        self._fold(answer.entries, self._window.lines)
-        added = len(self.lines) - before
-        last = self._window.pages[-1]
-        if last.size + added <= self._page and last.hi == after:
-            last.size += added
-            last.hi = answer.cursor
-        else:
-            self._window.pages.append(_Page(after + 1, answer.cursor, added))
-        return added
-
-    def _trim_top(self) -> int:
-        """Let go of whole pages at the top beyond the limit; returns how many lines that were."""
-        cut = 0
-        pages = self._window.pages
-        while len(pages) > 1 and len(self.lines) - cut > self._max_lines:
-            cut += pages.pop(0).size
-        del self._window.lines[:cut]
-        return cut
-
-    def _trim_bottom(self) -> None:
-        pages = self._window.pages
-        while len(pages) > 1 and len(self.lines) > self._max_lines:
-            size = pages.pop().size
-            if size:
-                del self._window.lines[-size:]
-            self._window.at_end = False
-
-    @staticmethod
-    def _fold(entries: Iterable[StoredLine], lines: list[LogLine]) -> list[LogLine]:
-        """Append entries as lines; one that goes on a partial line of the same source is counted into it."""
-        open_lines: dict[tuple[str, int, str], LogLine] = {}
-        for line in reversed(lines[-64:]):
-            open_lines.setdefault((line.key, line.attempt, line.source), line)
-        for entry in entries:
-            stream = (entry.key, entry.attempt_id, entry.source)
-            known = open_lines.get(stream)
-            if known is not None and known.partial:
-                known.more += len(entry.data)
-                known.partial = entry.partial
-                continue
-            line = LogLine(
-                entry.seq, entry.key, entry.attempt_id, entry.epoch_ms, entry.source, entry.level,
-                entry.data[:SHOWN_BYTES], max(len(entry.data) - SHOWN_BYTES, 0), entry.partial, entry.gap,
-            )  # fmt: skip
-            open_lines[stream] = line
-            lines.append(line)
-        return lines
-
-    def _join(self, page: list[LogLine]) -> None:
-        """A page put above the window may end within lines whose rest begins the window."""
-        for line in page:
-            if not line.partial:
-                continue
-            stream = (line.key, line.attempt, line.source)
-            for n, rest in enumerate(self._window.lines):
-                if (rest.key, rest.attempt, rest.source) == stream:
-                    line.more += len(rest.text) + rest.more
-                    line.partial = rest.partial
-                    del self._window.lines[n]
-                    for owner in self._window.pages:
-                        if n < owner.size:
-                            owner.size -= 1
-                            break
-                        n -= owner.size
-                    break
-
-    def _replace(self, window: _Window) -> None:
+    def _replace(self, window: Window) -> None:
         self._window = window
         self._shifted = 0
         self.generation += 1

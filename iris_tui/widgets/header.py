@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from rich.style import Style
 
-from iris_core.live.columns import Tone
 from iris_core.live.watch import Link, LinkState
+from iris_core.live.wording import Tone
 from iris_core.model.resources import format_age
 from iris_core.model.text import one_line
 from iris_tui.drawing import Run

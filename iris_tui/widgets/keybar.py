@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.style import Style
 
-from iris_core.live.columns import Tone
+from iris_core.live.wording import Tone
 from iris_tui.drawing import Run
 from iris_tui.keymap import shown
 from iris_tui.widgets.line import Line

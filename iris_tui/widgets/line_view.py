@@ -19,7 +19,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from iris_core.live.columns import Tone
+from iris_core.live.wording import Tone
 from iris_core.model.text import strip_to_sgr
 from iris_tui.drawing import Run, strip_of
 from iris_tui.keymap import bindings

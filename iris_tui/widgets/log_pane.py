@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from textual.message import Message
 
 from iris_core.contracts import IrisError
-from iris_core.live.columns import Tone
 from iris_core.live.logs import LogFilter, LogView
 from iris_core.live.watch import Link
+from iris_core.live.wording import Tone
 from iris_core.model.regex import compile_content_regex
 from iris_core.model.resources import format_age
 from iris_core.model.text import one_line
-from iris_tui.drawing import Run
+from iris_tui.drawing import Run, counted
 from iris_tui.keymap import bindings
 from iris_tui.widgets.line_view import LineView
 from iris_tui.widgets.pane import Pane, State, Status
@@ -213,7 +213,7 @@ class LogPane(Pane):
         if not view.lines:
             return ""
         total, exact = view.total()
-        return f"{'' if exact else '≥'}{total:,} lines"
+        return f"{'' if exact else '≥'}{counted(total, 'line')}"
 
     # --- reading -----------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.style import Style
 from textual.containers import Vertical
 
-from iris_core.live.columns import Tone
+from iris_core.live.wording import Tone
 from iris_tui.drawing import Run, strip_of
 from iris_tui.widgets.line import Line, Painted
 

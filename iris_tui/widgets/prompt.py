@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
-from iris_core.live.columns import Tone
+from iris_core.live.wording import Tone
 from iris_core.model.errors import ModelError
 from iris_tui.drawing import Run, padded
 from iris_tui.widgets.line import Line

@@ -1,0 +1,184 @@
+"""How jobs, tasks and attempts are put into words: states and their tones, ages, durations, exit codes, reasons, the task bar.
+
+Texts are for people: one line, control characters made visible. A tone says what a text means and never stands alone for it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, Literal
+
+from iris_core.model.resources import format_age, format_cpu, format_duration, format_size
+from iris_core.model.states import JOB_TERMINAL, TERMINAL, JobState, TaskState
+from iris_core.model.text import one_line
+
+if TYPE_CHECKING:
+    from iris_core.wire.gen.iris.v1.common_pb2 import Resources
+    from iris_core.wire.gen.iris.v1.controller_pb2 import AttemptStatus, JobStatus, TaskStatus
+
+NOTHING: Final = "-"
+"""What a person reads where there is no value."""
+
+
+class Tone(StrEnum):
+    """What a text means; each surface chooses its colour. Never the only carrier of that meaning."""
+
+    PLAIN = "plain"
+    DIM = "dim"
+    GOOD = "good"
+    BUSY = "busy"
+    WAIT = "wait"
+    WARN = "warn"
+    BAD = "bad"
+
+
+def iso(epoch_ms: int) -> str | None:
+    """The time as machines read it, `2026-01-31T12:00:00.123Z`; None for 0, which means "not yet"."""
+    if not epoch_ms:
+        return None
+    seconds, ms = divmod(epoch_ms, 1000)
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{ms:03d}Z"
+
+
+def when(epoch_ms: int) -> str:
+    """The time as a person reads it, in UTC to the second."""
+    if not epoch_ms:
+        return NOTHING
+    return datetime.fromtimestamp(epoch_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+_JOB_TONES: Final = {
+    JobState.PENDING: Tone.WAIT,
+    JobState.BUILDING: Tone.BUSY,
+    JobState.RUNNING: Tone.BUSY,
+    JobState.SUCCEEDED: Tone.GOOD,
+    JobState.FAILED: Tone.BAD,
+    JobState.KILLED: Tone.DIM,
+    JobState.WORKER_FAILED: Tone.BAD,
+    JobState.UNSCHEDULABLE: Tone.BAD,
+}
+_TASK_TONES: Final = {
+    TaskState.PENDING: Tone.WAIT,
+    TaskState.ASSIGNED: Tone.BUSY,
+    TaskState.BUILDING: Tone.BUSY,
+    TaskState.RUNNING: Tone.BUSY,
+    TaskState.SUCCEEDED: Tone.GOOD,
+    TaskState.FAILED: Tone.BAD,
+    TaskState.KILLED: Tone.DIM,
+    TaskState.WORKER_FAILED: Tone.BAD,
+    TaskState.UNSCHEDULABLE: Tone.BAD,
+    TaskState.PREEMPTED: Tone.WARN,
+    TaskState.COSCHED_FAILED: Tone.BAD,
+}
+# Attention first: what is broken, what waits, what runs, what is over.
+ATTENTION: Final = {Tone.BAD: 0, Tone.WARN: 1, Tone.WAIT: 2, Tone.BUSY: 3, Tone.PLAIN: 4, Tone.GOOD: 5, Tone.DIM: 6}
+
+
+def job_tone(state: int) -> Tone:
+    """Meaning of a job state; an unknown one is plain."""
+    return _JOB_TONES.get(state, Tone.PLAIN)  # type: ignore[call-overload,no-any-return]
+
+
+def task_tone(state: int) -> Tone:
+    """Meaning of a task or attempt state; an unknown one is plain."""
+    return _TASK_TONES.get(state, Tone.PLAIN)  # type: ignore[call-overload,no-any-return]
+
+
+# --- how the tasks of a job stand -----------------------------------------------------------------------------------
+
+Share = Literal["done", "failed", "running", "starting", "pending"]
+SHARES: Final[tuple[Share, ...]] = ("done", "failed", "running", "starting", "pending")
+_SHARE_OF: Final[dict[int, Share]] = {
+    TaskState.SUCCEEDED: "done",
+    TaskState.RUNNING: "running",
+    TaskState.BUILDING: "starting",
+    TaskState.ASSIGNED: "starting",
+    TaskState.PENDING: "pending",
+}
+
+
+def task_shares(job: JobStatus) -> dict[Share, int]:
+    """How many tasks of the job are done, failed, running, starting and pending; every ended one that did not succeed counts as failed."""
+    shares: dict[Share, int] = dict.fromkeys(SHARES, 0)
+    for count in job.task_counts:
+        shares[_SHARE_OF.get(count.state, "failed")] += count.count
+    return shares
+
+
+def share_cells(shares: dict[Share, int], width: int) -> list[tuple[Share, int]]:
+    """Divide `width` cells over the shares by largest remainder; a share that is not empty gets at least one cell when there is room for all."""
+    total = sum(shares.values())
+    present = [name for name in SHARES if shares.get(name)]
+    if not total or width < 1:
+        return []
+    floor = 1 if len(present) <= width else 0
+    spare = width - floor * len(present)
+    exact = {name: shares[name] * spare / total for name in present}
+    cells = {name: floor + int(exact[name]) for name in present}
+    by_remainder = sorted(present, key=lambda name: int(exact[name]) - exact[name])
+    for name in by_remainder[: width - sum(cells.values())]:
+        cells[name] += 1
+    return [(name, cells[name]) for name in present if cells[name]]
+
+
+# --- words ---------------------------------------------------------------------------------------------------
+
+
+def age(since_ms: int, now_ms: int) -> str:
+    """How long ago; `-` if it has not happened."""
+    return format_age(now_ms - since_ms) if since_ms else NOTHING
+
+
+def span(started_ms: int, finished_ms: int, now_ms: int) -> str:
+    """How long it ran, until now if it has not ended; `-` if it has not started."""
+    if not started_ms:
+        return NOTHING
+    return format_duration(max((finished_ms or now_ms) - started_ms, 0))
+
+
+def span_ms(started_ms: int, finished_ms: int, now_ms: int) -> int:
+    """How long it ran, in ms, until now if it has not ended; -1 if it has not started."""
+    return (finished_ms or now_ms) - started_ms if started_ms else -1
+
+
+def exit_text(code: int) -> str:
+    """An exit code, with the signal's name where one ended the process."""
+    from iris_core.model.levels import signal_name
+
+    name = signal_name(code)
+    return f"{code} ({name})" if name else str(code)
+
+
+def resources_text(resources: Resources) -> str:
+    """What is asked for, as operators write it: `cpu=0.5, memory=1GB, disk=5GB, gpu=H100x8`."""
+    parts = [
+        f"cpu={format_cpu(resources.cpu_millicores)}",
+        f"memory={format_size(resources.memory_bytes, exact=True)}",
+        f"disk={format_size(resources.disk_bytes, exact=True)}",
+    ]
+    device = resources.device
+    if device.count:
+        variant = device.variant or "any"
+        parts.append(f"{device.kind}={variant}" + (f"x{device.count}" if device.kind == "gpu" else ""))
+    return one_line(", ".join(parts))
+
+
+def job_reason(job: JobStatus) -> str:
+    """Why the job is as it is: its error, else what it waits for."""
+    return job.error or ("" if int(job.state) in JOB_TERMINAL else job.pending_reason)
+
+
+def task_reason(task: TaskStatus) -> str:
+    """Why the task is as it is: its error, else what it waits for."""
+    return task.error or ("" if int(task.state) in TERMINAL else task.pending_reason)
+
+
+def attempt_reason(attempt: AttemptStatus) -> str:
+    """Why the attempt ended."""
+    return attempt.error or attempt.terminal_reason
+
+
+def or_nothing(text: str) -> str:
+    """A text on one line and harmless; `-` for an empty one."""
+    return one_line(text) if text else NOTHING
