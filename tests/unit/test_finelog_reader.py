@@ -319,6 +319,7 @@ def test_a_gap_that_a_search_cannot_see_into_is_said(store: Store) -> None:
     assert not plain.capped
     searched = fetch(store, "/u/j/0:0", regex="line 7$")
     assert searched.capped and "1,000 lines in between were lost" in searched.capped_reason
+    assert "1,000 lines" in fetch(store, "/u/j/0:0", substring="not there").capped_reason
     assert not fetch(store, "/u/j/0:0", regex="line 3$", until_ms=NOW_MS + 4, max_lines=5).capped_reason
 
 
@@ -343,4 +344,23 @@ def test_a_read_that_reaches_before_what_is_kept_says_so(tmp_path: Path) -> None
     assert store.mark("p0") == 3000, "what was removed is not stored again"
     put(store, numbered(3000))
     assert fetch(store, "/u/j/0:0", cursor=answer.cursor).shown == 0
+    store.close()
+
+
+def test_a_file_that_retention_was_about_to_remove_is_not_served_again(tmp_path: Path) -> None:
+    store = Store(tmp_path, file_limit=10_000, max_bytes=40_000)
+    put(store, numbered(200))
+    first = next(tmp_path.glob("wal-*.log"))
+    whole = first.read_bytes()
+    for number in range(200, 3000, 50):
+        put(store, numbered(50, first=number))
+    store.close()
+    # As if the machine had stopped between the ledger and the removal.
+    first.write_bytes(whole)
+    store = Store(tmp_path, file_limit=10_000, max_bytes=40_000)
+    answer = fetch(store, "/u/j/0:0", max_lines=5000)
+    assert answer.capped_reason == (
+        f"{3000 - answer.shown:,} older lines were removed by retention, up to seq {3000 - answer.shown}"
+    )
+    assert not first.exists()
     store.close()
