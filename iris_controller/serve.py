@@ -36,7 +36,7 @@ from iris_controller.http.port import Link, PublicPort
 from iris_controller.http.server import HttpServer
 from iris_controller.loop import ControllerLoop
 from iris_controller.options import DEFAULT_PORT, ServeOptions
-from iris_controller.rpc.attach import Dispatch, WorkerSessions
+from iris_controller.rpc.attach import WorkerSessions
 from iris_controller.rpc.auth import Authenticator
 from iris_controller.rpc.bundles import Bundles
 from iris_controller.rpc.cluster import About, ClusterService
@@ -45,6 +45,7 @@ from iris_controller.rpc.jobs import JobService
 from iris_controller.rpc.once import Once
 from iris_controller.rpc.query import QueryService
 from iris_controller.rpc.run_spec import RunSpecs
+from iris_controller.rpc.session import Dispatch
 from iris_controller.rpc.tasks import TaskService
 from iris_controller.state.model import Model
 from iris_controller.store.database import StateDir, StateDirError, check_integrity, migrate

@@ -10,10 +10,11 @@ from typing import Any, cast
 import pytest
 
 from iris_controller.loop import ControllerLoop
-from iris_controller.rpc import attach
-from iris_controller.rpc.attach import Dispatch, WorkerSessions
+from iris_controller.rpc import session
+from iris_controller.rpc.attach import WorkerSessions
 from iris_controller.rpc.auth import Identity, Role
 from iris_controller.rpc.errors import RpcError
+from iris_controller.rpc.session import Dispatch
 from iris_controller.state import submit
 from iris_controller.state.model import Model
 from iris_controller.state.records import Job
@@ -297,7 +298,7 @@ async def test_what_a_replaced_stream_still_says_is_not_heard() -> None:
 
 
 async def test_a_spec_that_cannot_be_read_now_is_read_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attach, "SPEC_RETRY_S", 0.01)
+    monkeypatch.setattr(session, "SPEC_RETRY_S", 0.01)
     async with rig() as r:
         stream = await r.healthy()
         r.spec_error = OSError("input/output error")
@@ -314,7 +315,7 @@ async def test_a_spec_that_cannot_be_read_now_is_read_later(monkeypatch: pytest.
 async def test_large_specs_come_in_several_sets_that_grow() -> None:
     async with rig() as r:
         stream = await r.healthy()
-        r.spec_bytes = attach.SPEC_BYTES
+        r.spec_bytes = session.SPEC_BYTES
         for n in range(3):
             await r.launch(f"/u/j{n}")
         await r.until(lambda: len(r.model.by_worker.get("w1", {})) == 3)
@@ -322,7 +323,7 @@ async def test_large_specs_come_in_several_sets_that_grow() -> None:
         while len(stream.desired.attempts) < 3:
             await stream.until("desired")
             sizes.append(stream.desired.ByteSize())
-        assert max(sizes) < 2 * attach.SPEC_BYTES
+        assert max(sizes) < 2 * session.SPEC_BYTES
         assert len({a.attempt_uid for a in stream.desired.attempts}) == 3
 
 

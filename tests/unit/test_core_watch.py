@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from iris_controller import watch
+from iris_controller import watch_selection
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
 from tests.unit.test_watch import TASKS, Viewer, jobs, rig
 
@@ -21,7 +21,7 @@ def tasks(*job_ids: str, **values: object) -> controller_pb2.WatchSelector:
 @pytest.mark.parametrize("read", [1, 2])
 async def test_a_stream_that_breaks_between_two_parts_of_one_revision_loses_nothing(read: int) -> None:
     async with rig() as r:
-        await r.launch("/u/a", tasks=watch.PAGE_ROWS + 500)
+        await r.launch("/u/a", tasks=watch_selection.PAGE_ROWS + 500)
         viewer = Viewer(r, jobs(), tasks("/u/a"))
         while not (
             viewer.messages

@@ -1,0 +1,163 @@
+"""One attached worker as the controller knows it, and the complete set of attempts it is told.
+
+A set goes down when it differs from what the worker was last told; what all tasks of a job share goes down once a stream. Must
+never decide what is desired: `state/desired.py` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from iris_controller.loop import ControllerLoop
+from iris_controller.rpc.errors import unavailable
+from iris_controller.rpc.hello import TERMINAL_NUMBERS
+from iris_controller.state import kernel
+from iris_controller.state.desired import desired_for
+from iris_controller.state.records import Attempt, Job
+from iris_core.model.states import TaskState
+from iris_core.wire.gen.iris.v1 import worker_pb2
+
+log = logging.getLogger("iris.workers")
+
+SPEC_BYTES = 8 << 20
+"""So many bytes of specs go into one desired set; what is over follows in the next."""
+SPEC_RETRY_S = 1.0
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """What a session needs to turn an attempt into a `RunTask`."""
+
+    run_spec: Callable[[Job], Awaitable[worker_pb2.RunSpec]]
+    """Opens what is sealed. Raises SealedElsewhere."""
+    token: Callable[[Job, str], str]
+    log_addresses: Callable[[], list[str]]
+    controller_boot_id: str
+    cluster: str
+    dead_after_s: float
+
+
+class Session:
+    """One attached stream."""
+
+    def __init__(self, hello: worker_pb2.WorkerHello) -> None:
+        self.worker_id = hello.worker_id
+        self.boot_id = hello.boot_id
+        self.wake = asyncio.Event()
+        self.wake.set()
+        self.outbox: list[worker_pb2.AttachResponse] = []
+        self.desired_dirty = True
+        self.generation = 0
+        self.applied = 0
+        self.zombies: set[str] = set()
+        self.complaint = ""
+        """What the worker itself says is wrong with it."""
+        self.held = {o.attempt_uid for o in hello.holding if o.state not in TERMINAL_NUMBERS}
+        self.sent_shape: list[tuple[str, str, int]] | None = None
+        self.sent_specs: dict[str, str] = {}
+        self.sent_runs: set[str] = set()
+        self.waiting: dict[int, asyncio.Future[worker_pb2.WorkerReply]] = {}
+        self.closed = False
+
+    @property
+    def confirmed(self) -> bool:
+        """The first desired set of this stream is in effect and nothing unwanted is alive."""
+        return self.applied >= 1 and not self.zombies and not self.closed
+
+    def send(self, message: worker_pb2.AttachResponse) -> None:
+        self.outbox.append(message)
+        self.wake.set()
+
+    def dirty(self) -> None:
+        self.desired_dirty = True
+        self.wake.set()
+
+    def close(self) -> None:
+        self.closed = True
+        self.wake.set()
+        for future in self.waiting.values():
+            if not future.done():
+                future.set_exception(unavailable(f"worker {self.worker_id} went away", code="worker_gone"))
+
+
+class DesiredSets:
+    """Builds the sets of all sessions."""
+
+    def __init__(self, loop: ControllerLoop, dispatch: Dispatch) -> None:
+        self._loop = loop
+        self._model = loop.model
+        self._dispatch = dispatch
+
+    async def of(self, session: Session) -> worker_pb2.DesiredSet | None:
+        """The complete set as of now; None when the worker has been told exactly that."""
+        message = worker_pb2.DesiredSet(generation=session.generation + 1)
+        wanted = desired_for(self._model, session.worker_id)
+        shape = [(want.uid, "stop" if want.want == "stop" else "keep", int(want.stop_reason)) for want in wanted]
+        if shape == session.sent_shape:
+            return None
+        complete = True
+        live_specs: set[str] = set()
+        live = {want.uid for want in wanted}
+        for want in wanted:
+            attempt = self._model.attempts.get(want.uid)
+            if attempt is None:
+                continue
+            entry = worker_pb2.DesiredAttempt(attempt_uid=want.uid)
+            job = self._model.jobs.get(attempt.job_id)
+            spec_id = f"{attempt.job_id}@{job.submitted_at_ms}" if job is not None else ""
+            live_specs.add(spec_id)
+            if want.want == "stop":
+                entry.stop.reason = want.stop_reason  # type: ignore[assignment]
+            elif want.want == "run" and want.uid not in session.sent_runs and job is not None:
+                if spec_id in session.sent_specs or await self._add_spec(session, message, job, want.uid):
+                    session.sent_specs[spec_id] = attempt.job_id
+                    self._add_run(entry, job, attempt, spec_id)
+                    session.sent_runs.add(want.uid)
+                elif want.uid in session.held:
+                    complete, entry.keep = False, True
+                else:
+                    # The worker cannot have it yet, so that leaving it out ends nothing.
+                    complete = False
+                    continue
+            else:
+                entry.keep = True
+            message.attempts.append(entry)
+        session.generation += 1
+        session.sent_shape = shape if complete else None
+        session.sent_runs &= live
+        for spec_id in [s for s in session.sent_specs if s not in live_specs]:
+            del session.sent_specs[spec_id]
+            message.forget_specs.append(spec_id)
+        return message
+
+    def _add_run(self, entry: worker_pb2.DesiredAttempt, job: Job, attempt: Attempt, spec_id: str) -> None:
+        entry.run.spec_id = spec_id
+        entry.run.task_id = attempt.task_id
+        entry.run.attempt_id = attempt.number
+        entry.run.task_index = attempt.task_index
+        entry.run.token = self._dispatch.token(job, attempt.uid)
+        entry.run.timeout_remaining_ms = job.spec.timeout_ms
+
+    async def _add_spec(self, session: Session, message: worker_pb2.DesiredSet, job: Job, uid: str) -> bool:
+        """Puts the job's spec into the message. False when it has to wait for the next one, or cannot be had at all."""
+        if sum(spec.ByteSize() for spec in message.specs) >= SPEC_BYTES:
+            session.dirty()
+            return False
+        try:
+            message.specs.append(await self._dispatch.run_spec(job))
+        except (OSError, sqlite3.Error) as error:
+            log.warning("%s cannot be sent to %s now: %s", job.job_id, session.worker_id, error)
+            asyncio.get_running_loop().call_later(SPEC_RETRY_S, session.dirty)
+            return False
+        except Exception as error:
+            self._cannot_dispatch(session.worker_id, uid, error)
+            return False
+        return True
+
+    def _cannot_dispatch(self, worker_id: str, uid: str, error: Exception) -> None:
+        log.error("attempt %s cannot be dispatched: %s", uid, error)
+        failure = kernel.Observed(attempt_uid=uid, state=TaskState.FAILED, error=f"cannot be started: {error}")
+        self._loop.post("dispatch failed", lambda o, now: kernel.observe(o, worker_id, failure, now))
