@@ -103,7 +103,7 @@ def install(lock: str) -> None:
     requirements = f"requirements/{lock}.txt"
     count = sum("==" in line for line in (ROOT / requirements).read_text().splitlines())
     run(
-        f"Installing {count} packages from {requirements}",
+        f"Installing {count} packages from {requirements} (a minute or two)",
         *pip, "--no-deps", "--require-hashes", "--only-binary", ":all:", "--requirement", requirements,
     )  # fmt: skip
     run("Installing this project", *pip, "--no-deps", "--no-build-isolation", "--no-index", "--editable", ".")
@@ -119,8 +119,13 @@ def main() -> None:
         fail(
             f"Iris needs Python 3.11 or later; {sys.executable} is {sys.version.split()[0]}. Try: make PYTHON=python3.11 …"
         )
-    if not ready(sys.argv[1]):
+    if ready(sys.argv[1]):
+        return
+    try:
         install(sys.argv[1])
+    except KeyboardInterrupt:
+        print("interrupted; the next make goes on with it", file=sys.stderr)
+        raise SystemExit(130) from None
 
 
 if __name__ == "__main__":
