@@ -201,7 +201,7 @@ def _exists(job: Job, running: Job) -> Refused:
         message = f"job {job.job_id} exists and is {job_label(job.state)}"
     else:
         message = f"job {job.job_id} exists, and its child {running.job_id} is {job_label(running.state)}"
-    hint = "cancel it, choose another name, or say to replace it"
+    hint = "cancel it or choose another name"
     return Refused("ALREADY_EXISTS", "job_exists", message, job.job_id, hint)
 
 

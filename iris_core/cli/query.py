@@ -39,7 +39,12 @@ def query(session: Session, sql: str, how: str, max_rows: int) -> None:
     """Run one read-only SQL statement on the controller's database.
 
     In JSON a repeated column name gets a number: state, state_2. NULL shows as NULL in a table and as nothing in CSV;
-    bytes show as <N bytes>.
+    bytes show as <N bytes>. A `state` is a number: 1 pending, 2 building, 3 running, 4 succeeded, 5 failed, 6 killed,
+    7 worker failed, 8 unschedulable; of tasks also 9 assigned, 10 preempted, 11 coscheduled failed, 12 missing.
+
+    \b
+    SELECT name FROM sqlite_master WHERE type = 'table'   -- the tables
+    SELECT job_id, error FROM jobs WHERE state = 5        -- what failed
     """
     from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 

@@ -45,6 +45,16 @@ def help_width() -> int:
     return max(min(cells, 100) - 2, 50)
 
 
+def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """As `version` does, for whoever tries the option first."""
+    if wanted and not ctx.resilient_parsing:
+        from iris_core.cli import output
+        from iris_core.cli.version import release
+
+        output.line(release())
+        ctx.exit()
+
+
 @click.group(
     cls=LazyGroup,
     table=COMMANDS,
@@ -70,6 +80,9 @@ def help_width() -> int:
 @click.option("--read-only", is_flag=True, help="Have the server refuse every change.")
 @click.option("-v", "--verbose", is_flag=True, help="Say more on standard error.")
 @click.option("--traceback", is_flag=True, help="Print the stack when something goes wrong.")
+@click.option(
+    "-V", "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
+)
 @click.pass_context
 def cli(
     ctx: click.Context,
@@ -83,7 +96,8 @@ def cli(
 ) -> int | None:
     """Run machine-learning jobs on many machines, and watch and steer them.
 
-    One of --cluster, --config and --controller-url says which controller is meant.
+    `iris` without a command opens the console (`iris --plain`: its list as plain lines). One of --cluster, --config and
+    --controller-url says which controller is meant.
     """
     session = session_of(ctx)
     session.cluster = cluster or ""

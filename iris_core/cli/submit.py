@@ -199,7 +199,9 @@ def prepare_bundle(session: Session, folder: Path) -> tuple[Bundle, Workspace]:
     for left in workspace.left_out:
         said.warn(f"the bundle leaves out {left.name}: {left.reason}")
     files = f"{len(workspace.entries)} file{'s' * (len(workspace.entries) != 1)}"
-    where = f"{workspace.root}" if workspace.git else f"{workspace.root} (no git repository: everything below it)"
+    below = workspace.git and not folder.samefile(workspace.root)
+    inside = f"{workspace.root}{', where the command starts' if below else ''}"
+    where = inside if workspace.git else f"{workspace.root} (no git repository: everything below it)"
     said.note(f"bundle: {files}, {format_size(workspace.size_bytes)} from {where}")
     return pack(workspace), workspace
 

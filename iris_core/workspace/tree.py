@@ -210,7 +210,7 @@ def _collect(root: Path, names: Iterator[str], *, git: bool) -> Workspace:
         raise UsageFailed(f"{root} has more than {MAX_FILES} files, too many to travel with a job", hint=_hint(git))
     if total > MAX_BUNDLE_BYTES:
         raise UsageFailed(
-            f"{root} has {format_size(total)} in {len(entries)} files, a bundle at most {format_size(MAX_BUNDLE_BYTES)}"
+            f"{root} has {format_size(total)} in {len(entries)} file{'s' * (len(entries) != 1)}, a bundle at most {format_size(MAX_BUNDLE_BYTES)}"
             f"{_largest_words([(entry.size_bytes, entry.name) for entry in entries])}",
             hint=_hint(git),
         )

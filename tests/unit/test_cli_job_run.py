@@ -152,6 +152,18 @@ def test_a_workspace_that_may_not_travel_sends_nothing(
     assert world.client.calls == []
 
 
+def test_below_a_repository_it_is_said_where_the_command_starts(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    at_the_root = world.cli("job", "run", "--no-wait", "--job-name", "j", "--", "true")
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path / "sub")
+    below = world.cli("job", "run", "--no-wait", "--job-name", "j", "--", "true")
+    assert f"from {tmp_path}, where the command starts\n" in below.err
+    assert f"from {tmp_path}\n" in at_the_root.err
+
+
 def test_links_out_of_the_tree_are_named(world: World, tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     (tmp_path / "abs").symlink_to("/etc/hostname")

@@ -11,6 +11,7 @@ import pytest
 from iris_core.cli.docs import PAGE, page
 from iris_core.cli.main import root, run
 from iris_core.contracts import ConnectFailed, Denied, RpcFailed
+from iris_core.model.states import TaskState
 from tests.unit.cli_world import World, captured
 
 if TYPE_CHECKING:
@@ -220,3 +221,22 @@ def test_completion_knows_the_words(world: World, monkeypatch: pytest.MonkeyPatc
     with captured() as (out, _):
         assert run([]) == 0
     assert out() == b"plain,describe\n"
+
+
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_the_version_is_an_option_too(option: str) -> None:
+    """Whoever meets a program for the first time types the option."""
+    with captured() as (out, err):
+        assert run([option]) == 0
+        assert run(["version"]) == 0
+    first, second = out().decode().splitlines()
+    assert first == second
+    assert err() == b""
+
+
+def test_the_help_of_query_names_every_state_by_its_number() -> None:
+    with captured() as (out, _):
+        assert run(["query", "--help"]) == 0
+    said = " ".join(out().decode().split()).replace("coscheduled", "cosched")
+    for state in TaskState:
+        assert not state or f"{state.value} {state.name.lower().replace('_', ' ')}" in said
