@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from iris_controller import watch_selection
+from iris_controller import watch, watch_selection
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
 from tests.unit.test_watch import TASKS, Viewer, jobs, rig
 
