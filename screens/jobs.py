@@ -7,28 +7,27 @@ selection, marks and the targets of a change are never positions.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partialmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from iris_core.live.filters import JOB_FIELDS, JOB_WORDS, job_row
 from iris_core.live.logs import LogView
-from iris_core.live.watch import Link
-from iris_core.live.wording import Tone
 from iris_core.model.errors import ModelError
 from iris_core.model.filter import Filter, parse_filter
 from iris_core.model.ids import JobId
-from iris_core.model.resources import format_age
 from iris_core.model.text import one_line
 from iris_tui.actions import ACTIONS, BY_ID, Action
-from iris_tui.drawing import Run, counted
+from iris_tui.drawing import counted
 from iris_tui.keymap import bindings
 from iris_tui.screen import ConsoleScreen
 from iris_tui.threads import in_thread
 from iris_tui.widgets.line import Line
 from iris_tui.widgets.log_pane import LogPane
-from iris_tui.widgets.pane import Pane, State, Status
+from iris_tui.widgets.pane import Pane
 from iris_tui.widgets.prompt import Question
 from iris_tui.widgets.virtual_table import VirtualTable
-from screens.jobs_rows import JobRows, reason_of, state_of
+from screens import jobs_words
+from screens.jobs_rows import JobRows
 from screens.jobs_target import Target, from_row, from_text, log_source
 
 if TYPE_CHECKING:
@@ -148,90 +147,16 @@ class JobsScreen(ConsoleScreen):
             pane.view.retry_now()
 
     def _show_state(self) -> None:
-        self.pane.set_status(self._status())
+        self.pane.set_status(jobs_words.status(self.session, self.filter))
         self._title()
         self._detail()
 
-    def _status(self) -> Status:
-        tree, store, state = self.jobs, self.store, self.session.link
-        if not tree.loaded and not store.rows:
-            if state.link in (Link.RECONNECTING, Link.DENIED):
-                words = "Not allowed to see" if state.link is Link.DENIED else "Cannot reach"
-                where = self.session.client.url
-                return Status(
-                    State.ERROR,
-                    "",
-                    (
-                        f"{words} {one_line(self.session.name)}{' at ' + where if where else ''}: {state.detail}",
-                        "It is tried again by itself, for as long as the console is open. ^r tries now, q quits.",
-                    ),
-                )
-            return Status(State.LOADING, "", (f"Loading the jobs of {one_line(self.session.name)} …",))
-        if not state.fresh:
-            age = format_age(int((state.age_s or 0) * 1000))
-            return Status(State.STALE, f"STALE {age}: {state.detail}")
-        if not tree.loaded:
-            return Status(State.PARTIAL, f"loading, {len(store.rows):,} so far")
-        if not store.order and not store.dirty:
-            return self._empty()
-        if tree.history.error:
-            return Status(State.PARTIAL, f"older jobs not loaded: {tree.history.error}; ^r tries again")
-        if tree.history.loading:
-            return Status(State.PARTIAL, "loading older jobs")
-        return Status(State.READY)
-
-    def _empty(self) -> Status:
-        if self.filter is not None:
-            total = self.store.counts().total
-            return Status(
-                State.EMPTY,
-                "",
-                (
-                    f"None of {total:,} jobs matches {one_line(self.filter.text)}",
-                    "Esc clears the filter, / changes it.",
-                ),
-            )
-        return Status(
-            State.EMPTY, "",
-            ("No jobs yet.", f"Submit one: iris-core {self.session.selector} job run -- python3 -c \"print('hello')\""),
-        )  # fmt: skip
-
     def _title(self) -> None:
-        store = self.store
-        counts = store.counts()
-        left = [Run("Jobs")]
-        if self.filter is not None:
-            left.append(Run(f"  / {one_line(self.filter.text)}", Tone.WARN))
-        if self.prompt.asks("/ filter") and self.prompt.has_class("-wrong"):
-            left.append(
-                Run("  still the last valid filter" if self.filter is not None else "  still unfiltered", Tone.BAD)
-            )
-        right: list[Run] = []
-        if store.marks:
-            hidden = store.hidden_marks()
-            right.append(Run(f"{len(store.marks)} marked{f', {hidden} hidden' if hidden else ''}  ", Tone.WARN))
-        if store.pending:
-            right.append(Run(f"order kept, {store.pending:,} changes, r sorts  ", Tone.WARN))
-        if self.jobs.loaded:
-            closed = counts.matched - counts.shown
-            under = f", {closed:,} under closed rows" if self.filter is not None and closed > 0 else ""
-            some = f"{counts.matched:,} of " if self.filter is not None else ""
-            older = f" ({self.jobs.history.rows:,} older)" if self.jobs.history.rows else ""
-            right.append(Run(f"{some}{counted(counts.total, 'job')}{under}{older}", Tone.DIM))
-        self.pane.update_title(left, right)
+        wrong = self.prompt.asks("/ filter") and self.prompt.has_class("-wrong")
+        self.pane.update_title(*jobs_words.title(self.jobs, self.filter, wrong=wrong))
 
     def _detail(self) -> None:
-        row = self.table.row
-        if row is None or row.kind == "note":
-            self.detail.show([])
-            return
-        text, tone = state_of(row)
-        gone = " (gone)" if row.gone else ""
-        runs = [Run(f" {one_line(row.id)}{gone}"), Run(f"  {text}", tone)]
-        reason = reason_of(row)
-        if reason:
-            runs.append(Run(f"  {one_line(reason)}", Tone.PLAIN))
-        self.detail.show(runs)
+        self.detail.show(jobs_words.detail(self.table.row))
 
     # --- the tree ----------------------------------------------------------------------------------------------------
 
@@ -368,29 +293,14 @@ class JobsScreen(ConsoleScreen):
         table.relayout()
         self._soon()
 
-    def do_sort_name(self) -> None:
-        self._sort("name")
-
-    def do_sort_state(self) -> None:
-        self._sort("state")
-
-    def do_sort_tasks(self) -> None:
-        self._sort("tasks")
-
-    def do_sort_age(self) -> None:
-        self._sort("age")
-
-    def do_sort_time(self) -> None:
-        self._sort("time")
-
-    def do_sort_failures(self) -> None:
-        self._sort("failures")
-
-    def do_sort_preemptions(self) -> None:
-        self._sort("preemptions")
-
-    def do_sort_reason(self) -> None:
-        self._sort("reason")
+    do_sort_name = partialmethod(_sort, "name")
+    do_sort_state = partialmethod(_sort, "state")
+    do_sort_tasks = partialmethod(_sort, "tasks")
+    do_sort_age = partialmethod(_sort, "age")
+    do_sort_time = partialmethod(_sort, "time")
+    do_sort_failures = partialmethod(_sort, "failures")
+    do_sort_preemptions = partialmethod(_sort, "preemptions")
+    do_sort_reason = partialmethod(_sort, "reason")
 
     def do_reorder(self) -> None:
         self._soon()
