@@ -79,7 +79,7 @@ class RunCommand(CommandAfterDashes):
 )
 @click.option(
     "--replicas",
-    type=click.IntRange(1, 1_000_000),
+    type=click.IntRange(1, 100_000),
     metavar="N",
     help="Tasks. Default: 1, or the machines of a TPU slice.",
 )
@@ -99,8 +99,8 @@ class RunCommand(CommandAfterDashes):
     metavar="S",
     help="Seconds a task may run, 0 = no limit.",
 )
-@click.option("--job-name", default="", metavar="NAME", help="Default: iris-run-<script>-<date>-<time>.")
-@click.option("--user", default="", metavar="NAME", help="Owner of the job. Default: $IRIS_USER, else your login.")
+@click.option("--job-name", metavar="NAME", help="Default: iris-run-<script>-<date>-<time>.")
+@click.option("--user", metavar="NAME", help="Owner of the job. Default: $IRIS_USER, else your login.")
 @click.option("--no-wait", is_flag=True, help="Print the id and do not follow.")
 @click.option("--no-sync", is_flag=True, help="No setup step; else `uv sync` where there is a pyproject.toml.")
 @click.option(

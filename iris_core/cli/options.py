@@ -66,6 +66,8 @@ def gather_ids(ids: Sequence[str], from_stdin: bool) -> list[str]:
     """
     found = [text for text in ids if text != "-"]
     if from_stdin or "-" in ids:
+        if sys.stdin is None:
+            raise UsageFailed("standard input is closed")
         try:
             text = sys.stdin.buffer.read().decode()
         except UnicodeDecodeError:

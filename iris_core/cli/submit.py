@@ -53,8 +53,8 @@ class RunOptions:
     replicas: int | None
     max_retries: int
     timeout_s: float
-    job_name: str
-    user: str
+    job_name: str | None
+    user: str | None
     no_sync: bool
 
 
@@ -79,7 +79,7 @@ def build(options: RunOptions, argv: Sequence[str], program: str) -> pb.LaunchJo
     request.max_task_failures = options.max_retries
     request.timeout_ms = round(options.timeout_s * 1000)
     request.submit_argv.extend(_encodable(redact_argv([program, *argv])))
-    if not options.job_name:
+    if options.job_name is None:
         # A made-up name must never take the place of an older job that happens to have it.
         request.existing_job_policy = common_pb2.EXISTING_JOB_POLICY_ERROR
     return request
@@ -154,12 +154,12 @@ def _check_extra(options: RunOptions, resources: common_pb2.Resources) -> None:
 
 def _job_id(options: RunOptions) -> JobId:
     name = options.job_name
-    if name:
+    if name is not None:
         check_component(name, what="job name", field="--job-name")
     else:
         name = default_name(options.command, time.gmtime())
     parent = os.environ.get("IRIS_TASK_ID", "")
-    if parent and not options.user:
+    if parent and options.user is None:
         # Inside a task: its job is the parent.
         try:
             return TaskId.parse(parent.partition(":")[0]).job.child(name)
@@ -170,8 +170,8 @@ def _job_id(options: RunOptions) -> JobId:
     return JobId.parse(f"/{_owner(options.user)}/{name}")
 
 
-def _owner(user: str) -> str:
-    if user:
+def _owner(user: str | None) -> str:
+    if user is not None:
         return check_owner(user)
     named = os.environ.get("IRIS_USER", "")
     if named:
