@@ -116,7 +116,7 @@ async def _job_lines(session: Session, name: str) -> Lines:
     counts = ", ".join(f"{count} {share}" for share, count in shares.items() if count) or "none"
     state = job_label(job.state)
     if job.HasField("exit_code"):
-        state += f", exit {exit_text(job.exit_code)}"
+        state += f", exit {exit_text(job.exit_code, job.error)}"
     lines = [
         _pair("Job", one_line(job.job_id)),
         _pair("State", state, job_tone(job.state)),
@@ -167,7 +167,7 @@ async def _task_lines(session: Session, name: str, number: int | None) -> Lines:
     attempts = [attempt for attempt in answer.attempts if number is None or attempt.attempt_id == number]
     state = task_label(task.state)
     if task.HasField("exit_code"):
-        state += f", exit {exit_text(task.exit_code)}"
+        state += f", exit {exit_text(task.exit_code, task.error)}"
     lines = [
         _pair("Task", one_line(task.task_id) if number is None else f"{one_line(task.task_id)}, attempt {number}"),
         _pair("State", state, task_tone(task.state)),

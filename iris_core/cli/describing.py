@@ -46,7 +46,11 @@ def job_text(found: pb.GetJobStatusResponse, tasks: Sequence[pb.TaskStatus], how
     lines = [
         f"Job: {job.job_id}" + (f" ({job.name})" if job.name not in ("", name, job.job_id) else ""),
         f"State: {job_label(job.state)}"
-        + (f", exit {exit_text(job.exit_code)}" if job_ended(job.state) and job.HasField("exit_code") else "")
+        + (
+            f", exit {exit_text(job.exit_code, job.error)}"
+            if job_ended(job.state) and job.HasField("exit_code")
+            else ""
+        )
         + f", failures {job.failure_count}, preemptions {job.preemption_count}",
         _completed(job, tasks),
     ]
@@ -85,7 +89,7 @@ def task_text(found: pb.GetTaskStatusResponse, how: output.Format, now_ms: int) 
     lines = [
         f"Task: {task.task_id}",
         f"State: {task_label(task.state)}"
-        + (f", exit {exit_text(task.exit_code)}" if over and task.HasField("exit_code") else "")
+        + (f", exit {exit_text(task.exit_code, task.error)}" if over and task.HasField("exit_code") else "")
         + f", failures {task.failure_count}, preemptions {task.preemption_count}",
     ]
     if task.worker_id:
@@ -112,7 +116,7 @@ def attempt_text(task: pb.TaskStatus, attempt: pb.AttemptStatus, how: output.For
         f"Attempt: {task.task_id}:{attempt.attempt_id}" + (" (current)" if attempt.current else ""),
         f"UID: {attempt.attempt_uid}",
         f"State: {task_label(attempt.state)}"
-        + (f", exit {exit_text(attempt.exit_code)}" if attempt.HasField("exit_code") else ""),
+        + (f", exit {exit_text(attempt.exit_code, attempt.error)}" if attempt.HasField("exit_code") else ""),
         f"Worker: {attempt.worker_id or '-'}",
     ]
     if attempt.memory_peak_bytes:

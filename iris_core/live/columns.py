@@ -173,7 +173,7 @@ JOBS: Final[dict[str, ColumnSpec[JobStatus]]] = {
         _column(
             id="exit", title="EXIT", min_width=4, max_width=13, align="right", hide=5,
             value=lambda job: job.exit_code if job.HasField("exit_code") else None,
-            text=lambda job, _: exit_text(job.exit_code) if job.HasField("exit_code") else NOTHING,
+            text=lambda job, _: exit_text(job.exit_code, job.error) if job.HasField("exit_code") else NOTHING,
             sort=lambda job, _: -job.exit_code,
         ),
         _column(
@@ -274,7 +274,8 @@ TASKS: Final[dict[str, ColumnSpec[TaskStatus]]] = {
 
 
 def _task_exit(task: TaskStatus) -> str:
-    return exit_text(task.exit_code) if int(task.state) in TERMINAL and task.HasField("exit_code") else NOTHING
+    ended = int(task.state) in TERMINAL and task.HasField("exit_code")
+    return exit_text(task.exit_code, task.error) if ended else NOTHING
 
 
 # --- attempts --------------------------------------------------------------------------------------------------------
@@ -305,7 +306,7 @@ ATTEMPTS: Final[dict[str, ColumnSpec[AttemptStatus]]] = {
         _column(
             id="exit", title="EXIT", min_width=4, max_width=13, align="right",
             value=lambda attempt: attempt.exit_code if attempt.HasField("exit_code") else None,
-            text=lambda attempt, _: exit_text(attempt.exit_code) if attempt.HasField("exit_code") else NOTHING,
+            text=lambda attempt, _: exit_text(attempt.exit_code, attempt.error) if attempt.HasField("exit_code") else NOTHING,
             sort=lambda attempt, _: -attempt.exit_code,
         ),
         _column(

@@ -142,11 +142,14 @@ def span_ms(started_ms: int, finished_ms: int, now_ms: int) -> int:
     return (finished_ms or now_ms) - started_ms if started_ms else -1
 
 
-def exit_text(code: int) -> str:
-    """An exit code, with the signal's name where one ended the process."""
+def exit_text(code: int, why: str = "") -> str:
+    """An exit code, with the signal's name where one ended the process.
+
+    `why` is the reason beside it: where that says `exit code 137`, the process chose the number, and no signal is named.
+    """
     from iris_core.model.levels import signal_name
 
-    name = signal_name(code)
+    name = None if f"exit code {code}" in why else signal_name(code)
     return f"{code} ({name})" if name else str(code)
 
 

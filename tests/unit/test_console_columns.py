@@ -74,6 +74,16 @@ def test_an_exit_by_signal_is_shown_by_name() -> None:
     assert exit_text(3) == "3"
 
 
+def test_an_exit_code_that_the_program_chose_names_no_signal() -> None:
+    """Field case C21."""
+    assert exit_text(137, "exit code 137") == "137"
+    assert exit_text(137, "setup step 1/2 failed: exit code 137") == "137"
+    assert exit_text(137, "killed by SIGKILL (sender unknown)") == "137 (SIGKILL)"
+    assert exit_text(137, "out of memory: limit 1GB, peak 1GB (the kernel killed 1 process)") == "137 (SIGKILL)"
+    ended = task("/ada/x", 0, "FAILED", now_ms=NOW, exit_code=137, error="exit code 137")
+    assert TASKS["exit"].text(ended, NOW) == "137"
+
+
 @given(st.dictionaries(st.sampled_from(SHARES), st.integers(0, 10_000)), st.integers(0, 40))
 def test_the_bar_has_the_width_asked_for_and_shows_every_share(counts: dict[Share, int], width: int) -> None:
     cells = dict(share_cells(counts, width))
