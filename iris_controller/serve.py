@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -73,7 +74,8 @@ MUTATIONS_S = 5.0
 SHIP_S = 2.0
 WORKERS_POLL_S = 1.0
 EMBEDDED_GRACE_S = 20.0
-LOOP_LAG_S = 0.25
+GC_THRESHOLDS = (20_000, 20, 50)
+"""The model is large and lives long: collecting it every 700 allocations would cost more than the work does."""
 
 
 class BootFailed(IrisError):
@@ -118,11 +120,14 @@ class Controller:
         options = self.options
         sys.setswitchinterval(0.0005)
         raise_descriptor_limit()
+        gc.set_threshold(*GC_THRESHOLDS)
         self.state.acquire()
         self._opened.append(self.state.release)
         writer, model = self._open_store()
         self._opened.append(writer.close)
         writer.start()
+        gc.collect()
+        gc.freeze()
         readers = Readers(self.state.database)
         self._opened.append(readers.close)
         key = load_or_create_key(self.state.path / "signing.key")
