@@ -261,11 +261,10 @@ class JobService:
         self, request: controller_pb2.TerminateJobRequest, call: Call
     ) -> controller_pb2.TerminateJobResponse:
         job_id = await self._owned(request.job_id, call)
-        reason = request.reason or "cancelled"
         trigger = call.identity.principal
 
         def plan(o: Overlay, now_ms: int) -> controller_pb2.TerminateJobResponse:
-            ended = kernel.cancel(o, job_id, trigger, reason, now_ms)
+            ended = kernel.cancel(o, job_id, trigger, request.reason, now_ms)
             response = controller_pb2.TerminateJobResponse(job_ids=ended)
             remember(o, call, response)
             return response
