@@ -76,9 +76,10 @@ ACTIONS: Final[tuple[Action, ...]] = (
         id="jobs.show", title="Show jobs", command="jobs", arguments="[FILTER]", cli="iris-core {at} job list",
     ),
     Action(
-        id="jobs.open", title="Open or close the row: tasks, child jobs, attempts", keys=("enter", "right"), command="open",
+        id="jobs.open", title="Open or close the row: tasks, child jobs, attempts", keys=("enter",), command="open",
         cli="iris-core {at} task list {id}", footer=10, kinds=("job", "task", "attempt", "note"),
     ),
+    Action(id="jobs.into", title="Open the row, or go to the first one below it", keys=("right",), command="into"),
     Action(id="jobs.close", title="Close the row, or go to the one above it", keys=("left",), command="close"),
     Action(
         id="jobs.logs", title="Show logs", keys=("l",), command="logs", arguments="[ID]", cli="iris-core {at} {noun} logs {id} --follow",

@@ -183,6 +183,13 @@ class JobsScreen(ConsoleScreen):
         self._eager_until = self.session.clock.monotonic() + EAGER_S
         self._soon()
 
+    def do_into(self) -> None:
+        row = self.table.row
+        if row is not None and row.id in self.store.expanded:
+            self.table.do_down()
+        else:
+            self.do_open()
+
     def do_close(self) -> None:
         row = self.table.row
         if row is None:

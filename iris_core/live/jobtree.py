@@ -191,6 +191,7 @@ class JobTree:
         else:
             for task in rows.tasks:
                 self._task(task, changes)
+            changes.removed += [note for task in rows.tasks if (note := _note_id(task.job_id)) in self.store.rows]
         self._commit(changes)
 
     def complete(self, selector: str, present: set[str], total: int) -> None:

@@ -153,6 +153,23 @@ async def test_left_closes_and_then_goes_up() -> None:
         await rig.until(lambda: "/ada/train-llama/0" not in rig.jobs.store.order)
 
 
+async def test_right_opens_and_then_goes_in_and_never_closes() -> None:
+    async with console() as rig:
+        await rig.row("/ada/train-llama")
+        await rig.keys("right")
+        await rig.until(lambda: "/ada/train-llama/0" in rig.jobs.store.order)
+        await rig.keys("right")
+        assert rig.selected() == "/ada/train-llama/eval-step-2000"
+        assert "/ada/train-llama" in rig.jobs.store.expanded
+
+
+async def test_the_mouse_chooses_a_row() -> None:
+    async with console() as rig:
+        line = rig.line_of("/dan/oom")
+        await rig.pilot.click(rig.jobs.table, offset=(20, line))
+        assert rig.selected() == "/dan/oom"
+
+
 async def test_new_jobs_are_seen_to_arrive_while_nothing_was_chosen() -> None:
     async with console() as rig:
         rig.client.put(job("/new/one", "PENDING", now_ms=rig.clock.now_ms(), age_min=0))

@@ -238,3 +238,15 @@ async def test_what_ending_a_job_ends() -> None:
         subtree = rig.tree.subtree("/ada/train-llama")
         assert subtree.jobs == ("/ada/train-llama", "/ada/train-llama/eval-step-2000")
         assert (subtree.running, subtree.waiting) == (8, 1)
+
+
+async def test_a_job_without_tasks_says_so_until_it_has_some() -> None:
+    client = FakeClient()
+    client.put(job("/a/young", "PENDING", now_ms=NOW))
+    async with watching(client) as rig:
+        rig.tree.open("/a/young")
+        await rig.settle()
+        assert rig.shown() == ["/a/young", "/a/young#note"]
+        client.put(task("/a/young", 0, "PENDING", now_ms=NOW))
+        await until(lambda: rig.tree.store.get("/a/young/0"))
+        assert rig.shown() == ["/a/young", "/a/young/0"]
