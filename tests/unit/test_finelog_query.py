@@ -18,12 +18,14 @@ KEYS = st.lists(COMPONENT, min_size=1, max_size=4).map(lambda parts: "/" + "/".j
 SCOPES = st.builds(Scope, KEYS, st.booleans(), st.booleans())
 
 
+@settings(deadline=None)
 @given(st.lists(KEYS, unique=True, max_size=30), SCOPES)
 def test_a_lookup_in_sorted_keys_finds_what_the_scope_matches(keys: list[str], scope: Scope) -> None:
     found = keys_in(sorted(keys), scope)
     assert sorted(found) == sorted(key for key in keys if scope.matches(key))
 
 
+@settings(deadline=None)
 @given(KEYS, KEYS)
 def test_a_prefix_matches_by_components(source: str, key: str) -> None:
     expected = re.fullmatch(re.escape(source) + "([/:].*)?", key) is not None
@@ -39,7 +41,7 @@ PIECES = st.sampled_from(
 LINE = st.text("abé日x 1^$[]", max_size=6)
 
 
-@settings(max_examples=600)
+@settings(max_examples=600, deadline=None)
 @given(st.lists(PIECES, min_size=1, max_size=5).map("".join), st.lists(LINE, min_size=1, max_size=5))
 def test_a_batch_in_which_a_line_matches_is_never_skipped(pattern: str, lines: list[str]) -> None:
     try:
@@ -54,6 +56,7 @@ def test_a_batch_in_which_a_line_matches_is_never_skipped(pattern: str, lines: l
         assert quick(made.SerializeToString())
 
 
+@settings(deadline=None)
 @given(LINE, st.lists(LINE, min_size=1, max_size=5))
 def test_a_batch_that_holds_the_text_is_never_skipped(text: str, lines: list[str]) -> None:
     query = Query(Scope("/u/j/0:0"), substring=text)

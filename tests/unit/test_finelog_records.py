@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iris_controller.finelog.records import FILE_BYTES, Hole, Record, file_header, marker_of, pack, walk
@@ -23,6 +23,7 @@ def written(payloads: list[bytes], marker: bytes = MARKER) -> tuple[bytes, list[
     return data, records
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=60), max_size=8), st.data())
 def test_after_any_damage_every_untouched_record_is_found(payloads: list[bytes], data: st.DataObject) -> None:
     raw, records = written(payloads)
@@ -39,6 +40,7 @@ def test_after_any_damage_every_untouched_record_is_found(payloads: list[bytes],
     assert at == len(raw)
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=60), min_size=1, max_size=5), st.integers(0, 10_000))
 def test_a_cut_file_gives_its_whole_records(payloads: list[bytes], cut: int) -> None:
     raw, records = written(payloads)
