@@ -137,7 +137,8 @@ class Controller:
             raise BootFailed(f"the key {self.state.path / 'env.key'} cannot be used: {error}") from error
         signer = TokenSigner(key)
         self.model, self.writer, self.readers = model, writer, readers
-        self.loop = ControllerLoop(model, writer, SchedulerTicker(model))
+        self.ticker = SchedulerTicker(model)
+        self.loop = ControllerLoop(model, writer, self.ticker)
         authenticator = Authenticator(
             KeySet(key.public), options.config.trusted_cidrs, options.config.admin_users, self._is_current
         )
@@ -365,6 +366,7 @@ class Controller:
 
     async def stop(self) -> None:
         log.info("shutting down")
+        self.ticker.pause()
         with contextlib.suppress(Exception):
             await self.health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
         if self.options.embedded and self.workers is not None:

@@ -25,11 +25,16 @@ class SchedulerTicker:
         self._model = model
         self._planner = Planner()
         self._wanted = bool(model.pending)
+        self._paused = False
         self._said: dict[str, str] = {}
         self._unsaid: dict[str, str] = {}
 
+    def pause(self) -> None:
+        """Places nothing more: what ends during a shutdown waits for the next controller."""
+        self._paused = True
+
     def wanted(self) -> bool:
-        return self._wanted
+        return self._wanted and not self._paused
 
     def slice(self, overlay: Overlay, now_ms: int) -> dict[str, str]:
         deadline = time.perf_counter() + SLICE_SECONDS

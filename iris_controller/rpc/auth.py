@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("iris.auth")
 
 READ_ONLY_HEADER = "iris-read-only"
-ANONYMOUS = "anonymous"
+LOCAL_ADMIN = "local_admin"
 """The user id of a caller who is trusted for where the call came from."""
 
 _FORWARDED = frozenset(
@@ -142,9 +142,9 @@ class Authenticator:
             return self._by_token(credential, real_peer, read_only)
         if not any(name in _FORWARDED or name.startswith(_FORWARDED_PREFIXES) for name in headers):
             if address.is_loopback:
-                return Identity(ANONYMOUS, Role.ADMIN, "loopback", real_peer, read_only)
+                return Identity(LOCAL_ADMIN, Role.ADMIN, "loopback", real_peer, read_only)
             if any(address in network for network in self._networks):
-                return Identity(ANONYMOUS, Role.ADMIN, "cidr", real_peer, read_only)
+                return Identity(LOCAL_ADMIN, Role.ADMIN, "cidr", real_peer, read_only)
         raise unauthenticated("no credential was given", hint="send `authorization: Bearer TOKEN`")
 
     def _by_token(self, credential: str, peer: str, read_only: bool) -> Identity:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import partial
 
 from iris_controller.loop import ControllerLoop
-from iris_controller.rpc.auth import Role
 from iris_controller.rpc.bundles import Bundles
 from iris_controller.rpc.dispatch import Call, Router
 from iris_controller.rpc.errors import RpcError, invalid, not_found, precondition
@@ -32,7 +31,6 @@ WAIT_KEPT_S = 60.0
 """A wait that nobody kept up for so long begins anew."""
 WAITS = 10_000
 RESIDUAL_SCAN = 20_000
-LOCAL_ADMIN = "local_admin"
 SQL_COLUMNS = {
     "job": "j.job_id",
     "user": "j.user_id",
@@ -96,12 +94,9 @@ class JobService:
                 code="bundle_missing",
                 hint="send it again",
             )
-        submitter = (
-            LOCAL_ADMIN if call.identity.role is Role.ADMIN and call.identity.via != "token" else call.identity.user_id
-        )
         new = submit.NewJob(
             job_id=str(job),
-            submitting_user=submitter,
+            submitting_user=call.identity.user_id,
             num_tasks=request.replicas if request.replicas else 1,
             spec=spec,
             existing_policy=int(request.existing_job_policy),

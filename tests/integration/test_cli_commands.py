@@ -234,7 +234,7 @@ def test_cancel_by_name_takes_exactly_that_one(cluster: LocalCluster) -> None:
     assert missed.code == 1
     assert "/t/keep1" in missed.err
     assert cluster.cli("job", "cancel", "/t/keep1").out == "cancelled /t/keep1\n"
-    assert "Error: cancelled by anonymous\n" in cluster.cli("job", "describe", "/t/keep1").out
+    assert "Error: cancelled by local_admin\n" in cluster.cli("job", "describe", "/t/keep1").out
     left = cluster.cli("job", "list", "--prefix", "/t/keep", "-o", "jsonl").out.splitlines()
     assert {row["job_id"]: row["state"] for row in map(json.loads, left)} == {
         "/t/keep1": "killed", "/t/keep1-lp": "running", "/t/keep10": "running",

@@ -256,3 +256,19 @@ async def test_secrets_are_nowhere_to_be_read(tmp_path: Path) -> None:
             await worker.until(lambda w: bool(w.seen))
             specs = worker.desired.specs
             assert specs and specs[0].environment.env_vars["API_TOKEN"] == secret, "the task itself gets it"
+
+
+async def test_a_stopping_controller_places_nothing_more(tmp_path: Path) -> None:
+    def lost(worker: FakeWorker, wanted: worker_pb2.DesiredAttempt) -> list[worker_pb2.Observation]:
+        return [worker.observation(wanted.attempt_uid, common_pb2.TASK_STATE_WORKER_FAILED, error="stopped")]
+
+    async with rig(tmp_path) as r, r.worker(script=run_on) as worker:
+        await r.launch("/u/a")
+        await r.until_state("/u/a", RUNNING)
+        r.controller.ticker.pause()
+        worker.script = lost
+        worker.report([o for uid in worker.seen for o in lost(worker, worker.seen[uid])])
+        await r.until("/u/a", lambda j: j.preemption_count == 1)
+        await r.launch("/u/b")
+        assert len((await r.task("/u/a/0")).attempts) == 1
+        assert (await r.job("/u/b")).state == common_pb2.JOB_STATE_PENDING

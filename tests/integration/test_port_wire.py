@@ -266,7 +266,7 @@ def test_a_mutation_is_finished_and_audited_though_its_caller_left(caplog: pytes
                 await until(lambda: "done" in seen, "it goes on")
             await until(lambda: caplog.records, "it is audited")
         line = caplog.records[0].getMessage()
-        start = 'event=bundle_stored entity="bundle x\\u003d1" trigger=anonymous via=loopback peer=127.0.0.1:'
+        start = 'event=bundle_stored entity="bundle x\\u003d1" trigger=local_admin via=loopback peer=127.0.0.1:'
         assert line.startswith(start)
         assert line.endswith(" size=3")
 

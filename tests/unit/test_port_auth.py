@@ -35,7 +35,7 @@ def refused(headers: dict[str, str], peer: str | None) -> RpcError:
 @pytest.mark.parametrize("peer", [LOCAL, "[::1]:4000", "127.8.8.8:1", "[::ffff:127.0.0.1]:4000"])
 def test_loopback_is_admin_by_the_real_peer(peer: str) -> None:
     found = AUTH.authenticate({}, peer)
-    assert (found.user_id, found.role, found.via, found.read_only) == ("anonymous", Role.ADMIN, "loopback", False)
+    assert (found.user_id, found.role, found.via, found.read_only) == ("local_admin", Role.ADMIN, "loopback", False)
     assert found.peer == peer
 
 
@@ -153,7 +153,7 @@ def test_scope_and_ownership() -> None:
     user.require_owner("ann", "/ann/r")
     with pytest.raises(RpcError, match="belongs to bob"):
         user.require_owner("bob", "/bob/x")
-    Identity("anonymous", Role.ADMIN, "loopback", LOCAL).require_owner("bob", "/bob/x")
+    Identity("local_admin", Role.ADMIN, "loopback", LOCAL).require_owner("bob", "/bob/x")
 
 
 def test_the_log_says_why_and_the_caller_does_not(caplog: pytest.LogCaptureFixture) -> None:
