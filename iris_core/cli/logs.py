@@ -163,8 +163,8 @@ def show(session: Session, target: Any, options: LogOptions, *, children: bool =
     say_left_out(session, options, account)
     if options.follow:
         _follow(session, subject, reader, sink, standing, account)
-    elif not account.shown and not standing.ended:
-        say_nothing_yet(session, subject, standing)
+    elif not account.shown:
+        say_nothing(session, subject, standing)
 
 
 def filtered(request: FetchLogsRequest, options: LogOptions) -> FetchLogsRequest:
@@ -195,10 +195,12 @@ def say_left_out(session: Session, options: LogOptions, account: Account) -> Non
     session.diagnostics.note(f"{counted} ({'; '.join(account.reasons)}){hint}")
 
 
-def say_nothing_yet(session: Session, subject: Subject, standing: Standing) -> None:
-    """Tells why there is no line."""
+def say_nothing(session: Session, subject: Subject, standing: Standing) -> None:
+    """Tells on standard error why there is no line, so that an empty answer is never taken for a fault."""
     why = f": {standing.reason}" if standing.reason else ""
-    session.diagnostics.note(f"{subject.id} is {standing.label}{why}; no line matches so far")
+    session.diagnostics.note(
+        f"{subject.id} is {standing.label}{why}; no line matches{'' if standing.ended else ' so far'}"
+    )
 
 
 def _follow(session: Session, subject: Subject, reader: Any, sink: Any, standing: Standing, account: Account) -> None:

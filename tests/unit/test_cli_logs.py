@@ -315,6 +315,14 @@ def test_a_silent_log_store_does_not_hide_the_end_of_the_job(world: World) -> No
     assert clock.now < 30
 
 
+def test_a_job_that_ended_without_output_says_so(world: World) -> None:
+    world.job("/u/e", "succeeded")
+    world.task("/u/e/0", "succeeded")
+    done = world.cli("job", "logs", "/u/e")
+    assert (done.code, done.out) == (0, "")
+    assert "/u/e is succeeded; no line matches\n" in done.err
+
+
 def test_a_pending_job_says_what_it_waits_for_once(world: World) -> None:
     said: list[str] = []
     world.job("/u/j", "pending", pending_reason="no worker", started_at_ms=0)
