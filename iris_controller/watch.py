@@ -35,6 +35,7 @@ TIMED_S = 5.0
 """How often a filter on ages is looked at again."""
 SELECTORS = 16
 
+
 class WatchHub:
     """Knows the last batches and the subscriptions; `watch` is the RPC handler."""
 

@@ -42,9 +42,12 @@ def serve(
     data_dir: Path, host: str, port: int, endpoint_file: Path | None, max_bytes: int, allow_remote: bool, release: str
 ) -> None:
     """Takes in and hands out log lines until SIGTERM."""
-    from iris_controller import logs
-    from iris_controller.finelog.server import Settings, run
-
+    try:
+        from iris_controller import logs
+        from iris_controller.finelog.server import Settings, run
+    except ModuleNotFoundError as missing:
+        click.echo(f"finelog: {missing.name} is not installed: pip install 'iris-ops[controller]'", err=True)
+        raise SystemExit(1) from None
     logs.configure()
     settings = Settings(
         data_dir=data_dir,

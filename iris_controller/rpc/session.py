@@ -27,6 +27,7 @@ SPEC_BYTES = 8 << 20
 """So many bytes of specs go into one desired set; what is over follows in the next."""
 SPEC_RETRY_S = 1.0
 
+
 @dataclass(frozen=True, slots=True)
 class Dispatch:
     """What a session needs to turn an attempt into a `RunTask`."""
