@@ -115,7 +115,8 @@ class Agent:
         if uid in self._over:
             self._tell(missing(uid, "the attempt has ended already"))
         elif self.closing:
-            self._tell(_refusal(uid, outcome.worker_stopping()))
+            # No answer: a refusal would bring the next attempt here at once, again and again until the stream ends.
+            _log.info("attempt %s is not started: the worker is stopping", uid)
         elif spec is None or not _UID.fullmatch(uid):
             fault = "the order names no known spec" if spec is None else "the attempt's uid is not usable"
             _log.error("cannot run attempt %s: %s", uid[:80], fault)

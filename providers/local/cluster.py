@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import importlib.util
 import json
 import os
@@ -249,6 +250,23 @@ def _die_with(parent: int, libc: ctypes.CDLL) -> Callable[[], None]:
     return ask
 
 
+def _held(state_dir: Path) -> bool:
+    """Whether a living controller has the lock of the state directory."""
+    try:
+        handle = os.open(state_dir / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return False
+
+
 def _ending(code: int) -> str:
     if code >= 0:
         return f"with exit code {code}"
@@ -259,7 +277,12 @@ def _ending(code: int) -> str:
 
 
 def end_leftovers(state_dir: Path) -> list[str]:
-    """Ends supervisors and log store that a controller which died left behind; returns who had to be killed."""
+    """Ends supervisors and log store that a controller which died left behind; returns who had to be killed.
+
+    Nothing is ended while a controller holds the state directory: ours is gone by now, so they are another's.
+    """
+    if _held(state_dir):
+        return []
     found: dict[str, Known] = {}
     for path in [*state_dir.glob("workers/*/supervisor.json"), state_dir / "finelog" / "endpoint.json"]:
         record = read_record(path)
