@@ -218,7 +218,10 @@ class _Wire:
         return None if left == math.inf else left
 
     def _too_late(self) -> Timeout:
-        return Timeout(f"{self._endpoint.url} did not answer within {self.deadline - self._began:.0f} s")
+        # Negative when this process itself stood still meanwhile (Ctrl-Z, a laptop asleep).
+        allowed = self.deadline - self._began
+        when = f"within {allowed:.0f} s" if allowed > 0 else "before this process was stopped and went on"
+        return Timeout(f"{self._endpoint.url} did not answer {when}")
 
     def send(self, path: str, headers: list[tuple[str, str]], body: bytes) -> None:
         """Sends one POST. Raises _Stale when the peer is gone."""
