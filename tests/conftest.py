@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
@@ -23,6 +24,12 @@ CLEARED = (
     "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy", "GRPC_PROXY", "grpc_proxy",
     "KUBECONFIG", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "TEXTUAL", "TEXTUAL_DRIVER", "COLORTERM",
 )  # fmt: skip
+
+
+def pytest_configure() -> None:
+    """A shell starts what it puts in the background with Ctrl-C ignored, and every program of ours would inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +90,18 @@ class RequireProgram(Protocol):
     """Finds a program on the PATH, by the rule of `RequireService`."""
 
     def __call__(self, name: str) -> str: ...
+
+
+@pytest.fixture
+def needs_git(require_program: RequireProgram) -> None:
+    """For `@pytest.mark.usefixtures("needs_git")`."""
+    require_program("git")
+
+
+@pytest.fixture
+def needs_curl(require_program: RequireProgram) -> None:
+    """For `@pytest.mark.usefixtures("needs_curl")`."""
+    require_program("curl")
 
 
 @pytest.fixture(scope="session")

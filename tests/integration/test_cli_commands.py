@@ -323,6 +323,7 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
 
 
+@pytest.mark.usefixtures("needs_git")
 def test_the_git_tree_arrives_as_git_lists_it_with_its_links(cluster: LocalCluster, tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     (tmp_path / "data").mkdir()

@@ -64,6 +64,7 @@ async def exchange(env: Env, sent: bytes, *, half_close: bool = False) -> bytes:
 # Both protocols ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("needs_curl")
 def test_grpc_and_http_answer_on_one_port() -> None:
     async def jobs(request: Any, call: Any) -> Any:
         return controller_pb2.ListJobsResponse(next_page_token=call.peer, total_count=len(request.prefix))
@@ -435,6 +436,7 @@ def test_what_is_neither_gets_one_clear_line(first: bytes, says: bytes) -> None:
     run(main())
 
 
+@pytest.mark.usefixtures("needs_curl")
 def test_a_tls_client_is_told_at_once() -> None:
     async def main() -> None:
         async with serving() as env:
@@ -601,6 +603,7 @@ def has_ipv6() -> bool:
 
 
 @pytest.mark.parametrize("host", ["::1", "[::1]", "localhost", "::"])
+@pytest.mark.usefixtures("needs_curl")
 def test_ipv6_and_names(host: str) -> None:
     if not has_ipv6():
         pytest.skip("no IPv6 on this machine")

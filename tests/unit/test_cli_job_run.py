@@ -152,6 +152,7 @@ def test_a_workspace_that_may_not_travel_sends_nothing(
     assert world.client.calls == []
 
 
+@pytest.mark.usefixtures("needs_git")
 def test_below_a_repository_it_is_said_where_the_command_starts(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +165,7 @@ def test_below_a_repository_it_is_said_where_the_command_starts(
     assert f"from {tmp_path}\n" in at_the_root.err
 
 
+@pytest.mark.usefixtures("needs_git")
 def test_links_out_of_the_tree_are_named(world: World, tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     (tmp_path / "abs").symlink_to("/etc/hostname")

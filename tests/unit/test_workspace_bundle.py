@@ -20,6 +20,8 @@ from iris_core.workspace import tree
 from iris_core.workspace.bundle import pack
 from iris_core.workspace.tree import scan
 
+pytestmark = pytest.mark.usefixtures("needs_git")
+
 
 def git(folder: Path, *words: str) -> str:
     command = ["git", "-c", "user.name=t", "-c", "user.email=t@t", *words]
