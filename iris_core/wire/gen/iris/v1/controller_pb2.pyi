@@ -299,6 +299,38 @@ class CompleteJobResponse(_message.Message):
     job_ids: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, job_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class KickTasksRequest(_message.Message):
+    __slots__ = ("targets", "desired_state", "reason", "dry_run", "request_id")
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    DESIRED_STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    targets: _containers.RepeatedScalarFieldContainer[str]
+    desired_state: _common_pb2.TaskState
+    reason: str
+    dry_run: bool
+    request_id: str
+    def __init__(self, targets: _Optional[_Iterable[str]] = ..., desired_state: _Optional[_Union[_common_pb2.TaskState, str]] = ..., reason: _Optional[str] = ..., dry_run: _Optional[bool] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class KickResult(_message.Message):
+    __slots__ = ("target", "task_id", "queued", "detail")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    target: str
+    task_id: str
+    queued: bool
+    detail: str
+    def __init__(self, target: _Optional[str] = ..., task_id: _Optional[str] = ..., queued: _Optional[bool] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class KickTasksResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[KickResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[KickResult, _Mapping]]] = ...) -> None: ...
+
 class AttemptStatus(_message.Message):
     __slots__ = ("attempt_uid", "task_id", "attempt_id", "state", "worker_id", "created_at_ms", "started_at_ms", "finished_at_ms", "exit_code", "error", "terminal_reason", "memory_peak_bytes", "log_lines", "current")
     ATTEMPT_UID_FIELD_NUMBER: _ClassVar[int]
