@@ -66,8 +66,14 @@ class Environment(_message.Message):
     setup_scripts: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, env_vars: _Optional[_Mapping[str, str]] = ..., setup_scripts: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class CoschedulingConfig(_message.Message):
+    __slots__ = ("group_by",)
+    GROUP_BY_FIELD_NUMBER: _ClassVar[int]
+    group_by: str
+    def __init__(self, group_by: _Optional[str] = ...) -> None: ...
+
 class LaunchJobRequest(_message.Message):
-    __slots__ = ("name", "entrypoint", "resources", "environment", "bundle_id", "ports", "constraints", "replicas", "max_retries_failure", "max_retries_preemption", "max_task_failures", "timeout_ms", "scheduling_timeout_ms", "preemption_policy", "existing_job_policy", "priority_band", "submit_argv", "request_id")
+    __slots__ = ("name", "entrypoint", "resources", "environment", "bundle_id", "ports", "constraints", "replicas", "max_retries_failure", "max_retries_preemption", "max_task_failures", "timeout_ms", "scheduling_timeout_ms", "preemption_policy", "existing_job_policy", "priority_band", "submit_argv", "coscheduling", "request_id")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ENTRYPOINT_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
@@ -85,6 +91,7 @@ class LaunchJobRequest(_message.Message):
     EXISTING_JOB_POLICY_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_BAND_FIELD_NUMBER: _ClassVar[int]
     SUBMIT_ARGV_FIELD_NUMBER: _ClassVar[int]
+    COSCHEDULING_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     name: str
     entrypoint: Entrypoint
@@ -103,8 +110,9 @@ class LaunchJobRequest(_message.Message):
     existing_job_policy: _common_pb2.ExistingJobPolicy
     priority_band: _common_pb2.PriorityBand
     submit_argv: _containers.RepeatedScalarFieldContainer[str]
+    coscheduling: CoschedulingConfig
     request_id: str
-    def __init__(self, name: _Optional[str] = ..., entrypoint: _Optional[_Union[Entrypoint, _Mapping]] = ..., resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., bundle_id: _Optional[str] = ..., ports: _Optional[_Iterable[str]] = ..., constraints: _Optional[_Iterable[_Union[_common_pb2.Constraint, _Mapping]]] = ..., replicas: _Optional[int] = ..., max_retries_failure: _Optional[int] = ..., max_retries_preemption: _Optional[int] = ..., max_task_failures: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., scheduling_timeout_ms: _Optional[int] = ..., preemption_policy: _Optional[_Union[_common_pb2.JobPreemptionPolicy, str]] = ..., existing_job_policy: _Optional[_Union[_common_pb2.ExistingJobPolicy, str]] = ..., priority_band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ..., submit_argv: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., entrypoint: _Optional[_Union[Entrypoint, _Mapping]] = ..., resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., bundle_id: _Optional[str] = ..., ports: _Optional[_Iterable[str]] = ..., constraints: _Optional[_Iterable[_Union[_common_pb2.Constraint, _Mapping]]] = ..., replicas: _Optional[int] = ..., max_retries_failure: _Optional[int] = ..., max_retries_preemption: _Optional[int] = ..., max_task_failures: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., scheduling_timeout_ms: _Optional[int] = ..., preemption_policy: _Optional[_Union[_common_pb2.JobPreemptionPolicy, str]] = ..., existing_job_policy: _Optional[_Union[_common_pb2.ExistingJobPolicy, str]] = ..., priority_band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ..., submit_argv: _Optional[_Iterable[str]] = ..., coscheduling: _Optional[_Union[CoschedulingConfig, _Mapping]] = ..., request_id: _Optional[str] = ...) -> None: ...
 
 class LaunchJobResponse(_message.Message):
     __slots__ = ("job_id", "incarnation")
