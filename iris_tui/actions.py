@@ -118,6 +118,14 @@ ACTIONS: Final[tuple[Action, ...]] = (
         id="jobs.complete", title="Complete: end it as succeeded", tier=1, mutates=True, command="complete", arguments="[ID…]",
         cli="iris-core {at} job complete {id}", menu="o", kinds=("job",),
     ),
+    Action(
+        id="jobs.preempt", title="Preempt: end the attempt, the task is tried again", tier=1, mutates=True, command="preempt",
+        arguments="[ID…]", cli="iris-core {at} {noun} preempt {id}", menu="p", kinds=("task", "attempt"),
+    ),
+    Action(
+        id="jobs.fail", title="Fail: end the task, it is not tried again", tier=1, mutates=True, command="fail",
+        arguments="[ID…]", cli="iris-core {at} {noun} fail {id}", menu="f", kinds=("task", "attempt"),
+    ),
     # --- moving in tables
     Action(id="table.up", title="Up", keys=("up", "k"), moves=True),
     Action(id="table.down", title="Down", keys=("down", "j"), moves=True),

@@ -14,7 +14,7 @@ from iris_core.live.filters import JOB_FIELDS, JOB_WORDS, job_row
 from iris_core.live.logs import LogView
 from iris_core.model.errors import ModelError
 from iris_core.model.filter import Filter, parse_filter
-from iris_core.model.ids import JobId
+from iris_core.model.ids import JobId, parse_target
 from iris_core.model.text import one_line
 from iris_tui.actions import ACTIONS, BY_ID, Action
 from iris_tui.drawing import counted
@@ -391,7 +391,7 @@ class JobsScreen(ConsoleScreen):
         ]  # fmt: skip
         note = "read-only: nothing can be changed from here" if self.session.read_only else ""
         if not self.session.read_only and kind != "job":
-            note = "cancel and complete work on jobs"
+            note = "cancel and complete work on jobs; preempt and fail on the current attempt"
         self.app.push_screen(MenuScreen(title, entries, note), self._chosen)
 
     def _chosen(self, action_id: str | None) -> None:
@@ -403,6 +403,27 @@ class JobsScreen(ConsoleScreen):
 
     def do_complete(self, text: str) -> None:
         self._change(BY_ID["jobs.complete"], text)
+
+    def do_preempt(self, text: str) -> None:
+        self._kick(BY_ID["jobs.preempt"], text)
+
+    def do_fail(self, text: str) -> None:
+        self._kick(BY_ID["jobs.fail"], text)
+
+    def _kick(self, action: Action, text: str) -> None:
+        names = text.split()
+        if not names:
+            row = self.table.row
+            if row is None or row.kind not in action.kinds:
+                raise ModelError(f"{action.command} works on tasks and attempts", hint="choose one, or name it")
+            names = [row.id]
+        for name in names:
+            if isinstance(parse_target(name), JobId):
+                raise ModelError(f"{name} is a job", hint=f"name a task of it, such as {name}/0")
+        from screens import jobs_kicks
+
+        work = jobs_kicks.kick(self.console, self.session, action, names)
+        self.run_worker(work, name=action.title, group="change", exit_on_error=False)
 
     def _change(self, action: Action, text: str) -> None:
         names = text.split() if text else sorted(self.store.marks)

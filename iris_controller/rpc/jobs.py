@@ -87,6 +87,13 @@ class JobService:
     ) -> controller_pb2.LaunchJobResponse:
         job = job_of(request, call.identity)
         spec, files = spec_of(request, job, call.identity, self._seal)
+        if spec.group_by:
+            raise precondition(
+                str(job),
+                "gangs are not placed yet",
+                code="gangs_not_placed",
+                hint="submit it without coscheduling if its tasks may run apart",
+            )
         if spec.bundle_id and not await self._bundles.stored(spec.bundle_id):
             raise precondition(
                 spec.bundle_id,

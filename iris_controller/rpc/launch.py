@@ -10,7 +10,7 @@ from iris_controller.rpc.errors import denied, invalid
 from iris_controller.state.records import ChildrenPolicy, JobSpec
 from iris_controller.store.seal import Seal
 from iris_core.model.bands import PriorityBand
-from iris_core.model.constraints import device_constraints, merge_constraints
+from iris_core.model.constraints import canonical_key, device_constraints, merge_constraints
 from iris_core.model.errors import ModelError
 from iris_core.model.ids import JobId
 from iris_core.wire.convert import constraint_from_wire, resources_from_wire
@@ -99,8 +99,24 @@ def spec_of(
         bundle_id=request.bundle_id,
         request=kept.SerializeToString(deterministic=True),
         has_files=bool(files),
+        group_by=_group_by(request),
     )
     return spec, files
+
+
+def _group_by(request: controller_pb2.LaunchJobRequest) -> str:
+    """The attribute that the workers of a gang share; "" without coscheduling."""
+    if not request.HasField("coscheduling"):
+        return ""
+    key = request.coscheduling.group_by
+    if not key:
+        raise invalid(
+            "coscheduling.group_by", "a gang needs the attribute that its workers share", hint="such as tpu-name"
+        )
+    try:
+        return canonical_key(key)
+    except ModelError as error:
+        raise invalid("coscheduling.group_by", error.message, position=error.position, hint=error.hint) from None
 
 
 def _check_command(request: controller_pb2.LaunchJobRequest) -> None:

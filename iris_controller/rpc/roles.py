@@ -52,6 +52,7 @@ ACCESS: dict[str, Access] = {
     "ControllerService/ListJobs": Access(_READER_OR_TASK),
     "ControllerService/TerminateJob": Access(_SUBMITTER, True, 1),
     "ControllerService/CompleteJob": Access(_OPERATOR, True, 1),
+    "ControllerService/KickTasks": Access(_OPERATOR, True, 1, max_bytes=8 * MIB),
     "ControllerService/GetTaskStatus": Access(_READER_OR_TASK),
     "ControllerService/ListTasks": Access(_READER_OR_TASK),
     "ControllerService/ExecInContainer": Access(_OPERATOR, True, 1, "task_exec", deadline_s=0),

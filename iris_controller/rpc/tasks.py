@@ -1,4 +1,4 @@
-"""The task RPCs: look, list, run a command inside."""
+"""The task RPCs: look, list, run a command inside, force to an end."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from iris_controller.loop import ControllerLoop
 from iris_controller.rpc.attach import WorkerSessions, exec_request
 from iris_controller.rpc.dispatch import Call, Router
 from iris_controller.rpc.errors import RpcError, invalid, not_found, precondition
-from iris_controller.rpc.once import Once
+from iris_controller.rpc.once import Once, remember
 from iris_controller.rpc.views import overlay_reasons
+from iris_controller.state import kick
+from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import Task
 from iris_controller.store.reads import Page, Readers, one_task, states_of, tasks_page
 from iris_core.live.filters import TASK_FIELDS, TASK_WORDS, task_row
@@ -24,6 +26,11 @@ from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
 EXEC_DEFAULT_S = 60
 EXEC_SLACK_S = 15.0
 MAX_COMMAND_BYTES = 1 << 20
+MAX_KICKS = 10_000
+KICK_ENDS: dict[int, kick.End] = {
+    int(TaskState.PREEMPTED): TaskState.PREEMPTED,
+    int(TaskState.FAILED): TaskState.FAILED,
+}
 SQL_COLUMNS = {
     "task": "t.task_id",
     "job": "t.job_id",
@@ -58,6 +65,7 @@ class TaskService:
         router.add("ControllerService/GetTaskStatus", self.get_task_status)
         router.add("ControllerService/ListTasks", self.list_tasks)
         router.add("ControllerService/ExecInContainer", self.exec_in_container)
+        router.add("ControllerService/KickTasks", self.kick_tasks)
 
     async def get_task_status(
         self, request: controller_pb2.GetTaskStatusRequest, call: Call
@@ -147,6 +155,35 @@ class TaskService:
 
         return await self._once.run_unstored(call, controller_pb2.ExecInContainerResponse, work)
 
+    async def kick_tasks(
+        self, request: controller_pb2.KickTasksRequest, call: Call
+    ) -> controller_pb2.KickTasksResponse:
+        if not request.targets:
+            raise invalid("targets", "there is nothing to act on", hint="name tasks, attempts or jobs")
+        if len(request.targets) > MAX_KICKS:
+            raise invalid("targets", f"{len(request.targets)} targets, at most {MAX_KICKS} at once")
+        end = KICK_ENDS.get(request.desired_state)
+        if end is None:
+            raise invalid("desired_state", "a task can be kicked to PREEMPTED or FAILED, nothing else")
+        targets = [(text, _kickable(text, call)) for text in request.targets]
+        trigger = call.identity.principal
+
+        def plan(o: Overlay, now_ms: int) -> controller_pb2.KickTasksResponse:
+            found = kick.kick(o, targets, end, trigger, request.reason, now_ms, dry_run=request.dry_run)
+            response = controller_pb2.KickTasksResponse(
+                results=[
+                    controller_pb2.KickResult(target=k.target, task_id=k.task_id, queued=k.accepted, detail=k.detail)
+                    for k in found
+                ]
+            )
+            if not request.dry_run:
+                remember(o, call, response)
+            return response
+
+        return await self._once.run(
+            call, controller_pb2.KickTasksResponse, lambda: self._loop.submit("kick tasks", plan)
+        )
+
     def running(self, target: str, call: Call) -> tuple[Task, str]:
         """The task whose current attempt executes, and that attempt's uid. Raises RpcError."""
         parsed = parse_target(target)
@@ -182,3 +219,16 @@ class TaskService:
         if not known:
             return not_found(str(task), f"there is no job {job_id}")
         return not_found(str(task), f"job {job_id} has no task {task.index}")
+
+
+def _kickable(text: str, call: Call) -> kick.Target | str:
+    """What a target names, or why this caller may not kick it: each is answered by itself."""
+    try:
+        target = parse_target(text)
+        job = target if isinstance(target, JobId) else target.job if isinstance(target, TaskId) else target.task.job
+        call.identity.require_owner(job.user, text)
+    except ModelError as error:
+        return f"{error.message}; {error.hint}" if error.hint else error.message
+    except RpcError as refusal:
+        return refusal.message
+    return target

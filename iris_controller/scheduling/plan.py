@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 MAX_ASSIGNMENTS: Final = 1_000
 """Most assignments in one slice (DESIGN §4)."""
 
+GANG_WAITS: Final = "gangs are not placed yet"
+
 _BUDGET_EVERY: Final = 32
 """Placements between two looks at the budget."""
 
@@ -173,6 +175,12 @@ class Planner:
         if job is None or not model.pending.get(job_id):
             if bucket is not None:
                 self._forget(bucket)
+            return
+        if job.spec.group_by:
+            if bucket is not None:
+                self._forget(bucket)
+            if model.reasons.get(job_id, "") != GANG_WAITS:
+                self._saying[job_id] = GANG_WAITS
             return
         key = order_key(job)
         if bucket is not None and bucket.key != key:

@@ -1,8 +1,8 @@
-"""How tasks and jobs end by decision of the controller: cancelled, completed, timed out, or because their job is over.
+"""How tasks and jobs end by decision of the controller: cancelled, completed, timed out, kicked, or because their job is over.
 
 Such an end is the first half of a two-phase finish: state and reason are written now, `finished_at_ms` of the attempt stays
-empty and its capacity held until the worker confirms or is declared dead (control-plane §1.4). Used by `kernel` and `rollup`;
-must never decide whether something ends.
+empty and its capacity held until the worker confirms or is declared dead (control-plane §1.4). Used by `kernel`, `kick` and
+`rollup`; must never decide whether something ends.
 """
 
 from __future__ import annotations
@@ -50,6 +50,29 @@ def stop_task(
         task,
         state=state,
         finished_at_ms=latest(now_ms, task.submitted_at_ms, task.started_at_ms),
+        error=error,
+        exit_code=None,
+        failure_count=task.failure_count + (charge is Charge.FAILURE),
+        preemption_count=task.preemption_count + (charge is Charge.PREEMPTION),
+    )
+
+
+def requeue_task(
+    o: Overlay, task: Task, state: TaskState, *, stop: StopReason, reason: str, error: str, charge: Charge = Charge.NONE
+) -> Task:
+    """Ends the attempt of an active task as far as the controller can, and sends the task back to the queue.
+
+    `state` is the attempt's end. Its capacity stays held until the worker confirms, while the task may already run elsewhere.
+    """
+    attempt = live_attempt(o, task)
+    if attempt is not None:
+        o.set_attempt(attempt, state=state, stop_reason=int(stop), terminal_reason=reason, error=error, charge=charge)
+    return o.set_task(
+        task,
+        state=TaskState.PENDING,
+        worker_id="",
+        started_at_ms=None,
+        finished_at_ms=None,
         error=error,
         exit_code=None,
         failure_count=task.failure_count + (charge is Charge.FAILURE),

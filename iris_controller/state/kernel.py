@@ -20,6 +20,7 @@ from iris_controller.state.observed import (
     cut,
     reported_state,
 )
+from iris_controller.state.placing import assign, assign_gang
 from iris_controller.state.records import Attempt, Charge, Job, Task
 from iris_controller.state.rollup import settle
 from iris_controller.state.staging import count_staging_failure, forgive_staging_failures
@@ -33,6 +34,7 @@ __all__ = [
     "FailureKind",
     "Observed",
     "assign",
+    "assign_gang",
     "attempts_missing",
     "cancel",
     "complete",
@@ -44,52 +46,6 @@ __all__ = [
 ]
 
 _OVERWRITTEN_BY_CANCEL: Final = JOB_TERMINAL - CANCEL_GUARD
-
-
-def assign(o: Overlay, task: Task, worker_id: str, uid: str, now_ms: int) -> Attempt | None:
-    """Binds a pending task to a worker as a new attempt.
-
-    A plan may be older than the batch it is applied in, so it is checked again: None, and nothing changed, when the task is no
-    longer pending, its job is over, or the worker takes no work now.
-
-    Raises:
-        ValueError: the uid is in use; uids are never used twice.
-    """
-    if uid in o.attempts or uid in o.model.attempts:
-        raise ValueError(f"attempt uid {uid} is in use")
-    current = o.task(task.job_id, task.index)
-    job = o.job(task.job_id)
-    worker = o.worker(worker_id)
-    if current is None or current.state is not TaskState.PENDING or job is None or job.state in JOB_TERMINAL:
-        return None
-    if worker is None or not worker.placeable or worker.excluded:
-        return None
-    attempt = Attempt(
-        uid=uid,
-        job_id=task.job_id,
-        task_index=task.index,
-        number=current.attempt_number + 1,
-        worker_id=worker_id,
-        created_at_ms=latest(now_ms, current.submitted_at_ms),
-        resources=job.spec.resources,
-    )
-    o.add_attempt(attempt)
-    o.put_task(
-        current,
-        Task(
-            job_id=task.job_id,
-            index=task.index,
-            submitted_at_ms=current.submitted_at_ms,
-            state=TaskState.ASSIGNED,
-            attempt_number=attempt.number,
-            attempt_uid=uid,
-            worker_id=worker_id,
-            band=job.spec.band,
-            failure_count=current.failure_count,
-            preemption_count=current.preemption_count,
-        ),
-    )
-    return attempt
 
 
 def observe(o: Overlay, worker_id: str, obs: Observed, now_ms: int) -> bool:

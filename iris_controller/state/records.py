@@ -87,6 +87,8 @@ class JobSpec:
     request: bytes
     """Names of work directory files are in it, their contents only in the database."""
     has_files: bool = False
+    group_by: str = ""
+    """Of a gang: the worker attribute whose value all its workers share; "" = the tasks are placed one by one."""
 
 
 @dataclass(frozen=True, slots=True)

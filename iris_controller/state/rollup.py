@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from iris_controller.state.desired import StopReason
 from iris_controller.state.ending import end_job, end_tree, latest, stop_tasks
+from iris_controller.state.gang import LOST, began_it, keep_whole
 from iris_controller.state.records import ChildrenPolicy
 from iris_core.model.states import ACTIVE, JOB_TERMINAL, NON_TERMINAL, JobState, TaskState, label
 
 if TYPE_CHECKING:
     from iris_controller.state.overlay import Overlay
     from iris_controller.state.records import Job
-
-LOST: Final = frozenset({TaskState.WORKER_FAILED, TaskState.PREEMPTED, TaskState.COSCHED_FAILED})
 
 _DECIDED_BY: Final = {
     JobState.FAILED: frozenset({TaskState.FAILED}),
@@ -60,7 +59,7 @@ def terminates_children(job: Job) -> bool:
 
 
 def settle(o: Overlay, now_ms: int) -> None:
-    """Rolls up every job that this batch touched, ends what ends with it, and repeats until nothing is touched.
+    """Keeps every gang whole, rolls up every job that this batch touched, ends what ends with it, and repeats until nothing is touched.
 
     All roll-ups come before any cascade: a child whose own tasks ended in the same batch keeps the end they gave it, whichever
     was reported first. Calling it between the commands of a batch is allowed and cheap.
@@ -80,6 +79,8 @@ def settle(o: Overlay, now_ms: int) -> None:
 def _roll_up(o: Overlay, job_id: str, now_ms: int) -> bool:
     """Computes one job. Returns whether it ended now."""
     job = o.fold(job_id)
+    if job is not None and keep_whole(o, job, now_ms):
+        job = o.fold(job_id)
     o.touched_jobs.pop(job_id, None)
     if job is None:
         return False
@@ -113,7 +114,7 @@ def _outcome(o: Overlay, job: Job, state: JobState) -> tuple[str | None, int | N
     deciding = _DECIDED_BY[state]
     first = min(
         (task for task in o.tasks_of(job.job_id) if task.state in deciding),
-        key=lambda task: (task.finished_at_ms or 0, task.index),
+        key=began_it,
         default=None,
     )
     if first is None:

@@ -64,7 +64,7 @@ INSERT_CONFIG = (
     "INSERT INTO job_config (job_id, name, res_cpu_millicores, res_memory_bytes, res_disk_bytes, res_device_json,"
     " constraints_json, max_task_failures, max_retries_failure, max_retries_preemption, timeout_ms, scheduling_timeout_ms,"
     " entrypoint_json, environment_json, bundle_id, ports_json, preemption_policy, existing_job_policy, priority_band,"
-    " submit_argv_json) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+    " submit_argv_json, has_coscheduling, coscheduling_group_by) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 )
 INSERT_FILE = "INSERT INTO job_workdir_files (job_id, filename, data) VALUES (?,?,?)"
 INSERT_TASKS = (
@@ -238,6 +238,8 @@ def _new_job(job: Job, files: dict[str, bytes]) -> list[Statement]:
                 int(request.existing_job_policy),
                 int(spec.band),
                 json.dumps(list(request.submit_argv)),
+                int(bool(spec.group_by)),
+                spec.group_by,
             ),
         ),
     ]

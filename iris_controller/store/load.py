@@ -18,7 +18,7 @@ LIVE = tuple(s for s in JobState if s not in JOB_TERMINAL)
 JOB_COLUMNS = """
   SELECT j.*, c.res_cpu_millicores, c.res_memory_bytes, c.res_disk_bytes, c.res_device_json, c.constraints_json,
     c.max_task_failures, c.max_retries_failure, c.max_retries_preemption, c.timeout_ms, c.scheduling_timeout_ms,
-    c.preemption_policy, c.priority_band AS band, c.bundle_id
+    c.preemption_policy, c.priority_band AS band, c.bundle_id, c.coscheduling_group_by
   FROM jobs j JOIN job_config c ON c.job_id = j.job_id
 """
 
@@ -99,6 +99,7 @@ def _job(row: sqlite3.Row) -> Job:
         bundle_id=row["bundle_id"],
         request=row["request_proto"],
         has_files=bool(request.entrypoint.workdir_files),
+        group_by=row["coscheduling_group_by"],
     )
     return Job(
         job_id=row["job_id"],

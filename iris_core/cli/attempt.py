@@ -17,12 +17,16 @@ COMMANDS = {
     "describe": Lazy("iris_core.cli.attempt:describe", "Show an attempt."),
     "logs": Lazy("iris_core.cli.logs:attempt_logs", "Print what one attempt wrote."),
     "wait": Lazy("iris_core.cli.attempt:wait", "Wait until an attempt has ended."),
+    "preempt": Lazy("iris_core.cli.kick:preempt_attempts", "Force attempts to an end while they are current."),
+    "fail": Lazy(
+        "iris_core.cli.kick:fail_attempts", "Force tasks to an end as FAILED while these attempts are current."
+    ),
 }
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def attempt() -> None:
-    """Look at single attempts of a task, named TASK:N."""
+    """Look at single attempts of a task, named TASK:N, and force them to an end."""
 
 
 @click.command(short_help=COMMANDS["describe"].help)

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 COMMANDS = {
     "cluster": Lazy("iris_core.cli.cluster:cluster", "List, start and look at clusters."),
     "job": Lazy("iris_core.cli.job:job", "Run, list, follow and end jobs."),
-    "task": Lazy("iris_core.cli.task:task", "Look at tasks and run commands beside them."),
-    "attempt": Lazy("iris_core.cli.attempt:attempt", "Look at single attempts of a task."),
+    "task": Lazy("iris_core.cli.task:task", "Look at tasks, run commands beside them, and force them to an end."),
+    "attempt": Lazy(
+        "iris_core.cli.attempt:attempt", "Look at single attempts of a task, named TASK:N, and force them to an end."
+    ),
     "process": Lazy("iris_core.cli.process:process", "Look at the controller and the workers themselves."),
     "query": Lazy("iris_core.cli.query:query", "Run one read-only SQL statement on the controller's database."),
     "rpc": Lazy("iris_core.cli.rpc:rpc", "Call any RPC by its name."),

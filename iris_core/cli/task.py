@@ -1,4 +1,4 @@
-"""`task`: look at tasks, wait for one, and run a command beside it."""
+"""`task`: look at tasks, wait for one, and run a command beside it. `task preempt|fail` have a room of their own."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ COMMANDS = {
     "logs": Lazy("iris_core.cli.logs:task_logs", "Print what a task wrote, over all its attempts."),
     "wait": Lazy("iris_core.cli.task:wait", "Wait until a task has ended."),
     "exec": Lazy("iris_core.cli.task:exec_command", "Run a command in a task's directory and environment."),
+    "preempt": Lazy("iris_core.cli.kick:preempt_tasks", "Force the current attempts of tasks to an end."),
+    "fail": Lazy("iris_core.cli.kick:fail_tasks", "Force tasks to an end as FAILED."),
 }
 
 ANSWER_S: Final = 15.0
@@ -31,7 +33,7 @@ ANSWER_S: Final = 15.0
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def task() -> None:
-    """Look at tasks and run commands beside them."""
+    """Look at tasks, run commands beside them, and force them to an end."""
 
 
 @click.command("list", short_help=COMMANDS["list"].help)

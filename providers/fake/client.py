@@ -16,7 +16,7 @@ from iris_core.contracts import ConnectFailed, Denied, IrisError, R, RpcFailed
 from iris_core.live.filters import JOB_FIELDS, JOB_WORDS, job_row
 from iris_core.model.filter import parse_filter
 from iris_core.model.regex import compile_content_regex
-from iris_core.model.states import JOB_TERMINAL
+from iris_core.model.states import ACTIVE, JOB_TERMINAL
 from iris_core.wire.gen.iris.v1 import common_pb2 as common
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 from iris_core.wire.gen.iris.v1 import logs_pb2 as logs
@@ -340,6 +340,25 @@ class FakeClient:
 
     def _complete_job(self, request: pb.CompleteJobRequest) -> pb.CompleteJobResponse:
         return pb.CompleteJobResponse(job_ids=self._end(request.job_id, common.JOB_STATE_SUCCEEDED))
+
+    def _kick_tasks(self, request: pb.KickTasksRequest) -> pb.KickTasksResponse:
+        answer = pb.KickTasksResponse()
+        for target in request.targets:
+            name, _, number = target.partition(":")
+            task = self.tasks.get(name)
+            detail = ""
+            if task is None:
+                detail = f"there is no task {name}"
+            elif number and int(number) != task.current_attempt_id:
+                detail = f"attempt {number} is not the current one, attempt {task.current_attempt_id} is"
+            elif int(task.state) not in ACTIVE:
+                detail = "it is pending, on no worker"
+            elif not request.dry_run:
+                preempted = request.desired_state == common.TASK_STATE_PREEMPTED
+                task.state = common.TASK_STATE_PENDING if preempted else common.TASK_STATE_FAILED
+                self._publish((), (name,), ())
+            answer.results.add(target=target, task_id=name, queued=not detail, detail=detail)
+        return answer
 
     def _end(self, job_id: str, state: common.JobState) -> list[str]:
         if job_id not in self.jobs:

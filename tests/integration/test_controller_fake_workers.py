@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from iris_core.auth.keys import load_key
+from iris_core.auth.tokens import TokenSigner
 from iris_core.contracts import Denied, RpcFailed
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2, worker_pb2
 from providers.fake.worker import FakeWorker, run_on, succeed
-from tests.integration.controller_rig import connect, launch_request, rig
+from tests.integration.controller_rig import Rig, connect, launch_request, rig
 
 SUCCEEDED = common_pb2.JOB_STATE_SUCCEEDED
 RUNNING = common_pb2.JOB_STATE_RUNNING
@@ -222,6 +224,79 @@ async def test_a_task_token_reaches_its_own_subtree_and_nothing_else(tmp_path: P
                 await inside.call(launch, launch_request("/u/a/late"), controller_pb2.LaunchJobResponse)
         finally:
             await inside.close()
+
+
+async def kick(r: Rig, *targets: str, **values: object) -> list[controller_pb2.KickResult]:
+    values.setdefault("desired_state", common_pb2.TASK_STATE_PREEMPTED)
+    request = controller_pb2.KickTasksRequest(targets=targets, **values)  # type: ignore[arg-type]
+    return list((await r.call("KickTasks", request, controller_pb2.KickTasksResponse)).results)
+
+
+async def test_a_preempted_task_runs_again_and_a_failed_one_does_not(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, r.worker(script=run_on):
+        await r.launch("/u/a")
+        await r.until_state("/u/a", RUNNING)
+        (dry,) = await kick(r, "/u/a", dry_run=True, request_id="same")
+        first = await kick(r, "/u/a/0", "/u/a/0:5", "nonsense", reason="drain", request_id="same")
+        assert [(k.target, k.task_id, k.queued) for k in (dry, first[0])] == [
+            ("/u/a", "/u/a/0", True),
+            ("/u/a/0", "/u/a/0", True),
+        ]
+        assert [k.queued for k in first[1:]] == [False, False] and all(k.detail for k in first[1:])
+        await r.until("/u/a", lambda j: j.preemption_count == 1)
+        await r.until("/u/a", lambda j: any(c.state == common_pb2.TASK_STATE_RUNNING for c in j.task_counts))
+        again = await kick(r, "/u/a/0", "/u/a/0:5", "nonsense", reason="drain", request_id="same")
+        assert again == first, "a repeat gets the first answer and kicks nothing"
+        attempts = (await r.task("/u/a/0")).attempts
+        assert [a.state for a in attempts] == [common_pb2.TASK_STATE_PREEMPTED, common_pb2.TASK_STATE_RUNNING]
+        assert "drain" in attempts[0].error and attempts[0].finished_at_ms, "the worker confirmed its end"
+        await kick(r, "/u/a/0:1", desired_state=common_pb2.TASK_STATE_FAILED)
+        failed = await r.until_state("/u/a", common_pb2.JOB_STATE_FAILED)
+        assert (failed.failure_count, failed.preemption_count) == (1, 1)
+        (late,) = await kick(r, "/u/a/0:1")
+        assert late.detail == "its job has ended as failed"
+
+
+async def test_a_kick_is_refused_per_target_for_a_stranger_and_whole_when_it_is_malformed(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, r.worker(script=run_on):
+        for name in ("/u/a", "/v/a"):
+            await r.launch(name)
+            await r.until_state(name, RUNNING)
+        signer = TokenSigner(load_key(tmp_path / "signing.key"))
+        stranger = connect(r.controller, signer.user_token("v"))
+        try:
+            request = controller_pb2.KickTasksRequest(
+                targets=["/u/a/0", "/v/a/0"], desired_state=common_pb2.TASK_STATE_FAILED
+            )
+            answer = await stranger.call("ControllerService/KickTasks", request, controller_pb2.KickTasksResponse)
+            assert [k.queued for k in answer.results] == [False, True]
+            assert answer.results[0].detail == "/u/a/0 belongs to u, you are v"
+        finally:
+            await stranger.close()
+        assert (await r.job("/u/a")).state == RUNNING
+        for targets, state, field in (
+            ([], common_pb2.TASK_STATE_FAILED, "targets"),
+            (["/u/a/0"] * 10_001, common_pb2.TASK_STATE_FAILED, "targets"),
+            (["/u/a/0"], common_pb2.TASK_STATE_KILLED, "desired_state"),
+        ):
+            with pytest.raises(RpcFailed) as caught:
+                await kick(r, *targets, desired_state=state)
+            assert (caught.value.status, caught.value.field) == ("INVALID_ARGUMENT", field)
+
+
+async def test_a_gang_is_refused_rather_than_run_apart(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, r.worker():
+        for group_by, status, field in (
+            ("", "INVALID_ARGUMENT", "coscheduling.group_by"),
+            ("no name", "INVALID_ARGUMENT", "coscheduling.group_by"),
+            ("tpu-name", "FAILED_PRECONDITION", ""),
+        ):
+            with pytest.raises(RpcFailed) as caught:
+                await r.launch("/u/gang", coscheduling=controller_pb2.CoschedulingConfig(group_by=group_by))
+            assert (caught.value.status, caught.value.field) == (status, field)
+        assert caught.value.code == "gangs_not_placed"
+        with pytest.raises(RpcFailed, match="no job"):
+            await r.job("/u/gang")
 
 
 async def test_timeouts(tmp_path: Path) -> None:

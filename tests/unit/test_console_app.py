@@ -13,6 +13,8 @@ from textual.widgets import Button, Static
 
 from iris_core.contracts import ConnectFailed, RpcFailed
 from iris_core.live.watch import Link
+from iris_core.model.errors import ModelError
+from iris_core.model.states import TaskState
 from iris_tui.actions import ACTIONS, BY_ID
 from iris_tui.app import IrisApp
 from iris_tui.gate import GatePlan, GateScreen, GateTarget, MenuScreen, QuitScreen
@@ -23,7 +25,7 @@ from iris_tui.widgets.log_pane import LogPane
 from iris_tui.widgets.pane import State
 from providers.fake.client import FakeClient
 from providers.fake.clock import FakeClock
-from providers.fake.samples import job, sample
+from providers.fake.samples import job, sample, task
 from screens.jobs import JobsScreen
 
 if TYPE_CHECKING:
@@ -456,6 +458,112 @@ async def test_a_finished_job_is_not_cancelled() -> None:
         assert rig.client.called("TerminateJob") == []
 
 
+TRAIN = "/ada/train-llama"
+
+
+async def open_kick(rig: Rig, name: str, key: str = "p") -> GateScreen:
+    """The gate for preempting or failing a task of TRAIN."""
+    await rig.row(TRAIN)
+    await rig.keys("right")
+    await rig.until(lambda: name in rig.jobs.store.order)
+    await rig.row(name)
+    await rig.keys("x", key)
+    await rig.until(lambda: isinstance(rig.app.screen, GateScreen) and rig.app.focused is not None)
+    assert isinstance(rig.app.screen, GateScreen)
+    return rig.app.screen
+
+
+async def test_preempting_a_task_asks_for_exactly_its_current_attempt() -> None:
+    async with console() as rig:
+        gate = await open_kick(rig, f"{TRAIN}/0")
+        text = rig.screen_text()
+        assert f"Preempt {TRAIN}/0:0?" in text and "charges the preemption budget" in text
+        assert f"iris-core --cluster=lab attempt preempt {TRAIN}/0:0" in text
+        assert gate.plan.tier == 1
+        await rig.keys("enter")
+        await rig.until(lambda: rig.app.screen is rig.jobs)
+        assert rig.client.called("KickTasks") == []
+        await rig.keys("x", "p")
+        await rig.until(lambda: isinstance(rig.app.screen, GateScreen) and rig.app.focused is not None)
+        await rig.keys("right", "enter")
+        await rig.until(lambda: rig.client.called("KickTasks"))
+        (request,) = rig.client.called("KickTasks")
+        assert list(request.targets) == [f"{TRAIN}/0:0"]
+        assert request.desired_state == TaskState.PREEMPTED and len(request.request_id) == 32
+        await rig.until(lambda: f"Preempt {TRAIN}/0:0: preempted" in rig.screen_text())
+
+
+async def test_failing_says_that_it_is_for_good() -> None:
+    async with console() as rig:
+        await open_kick(rig, f"{TRAIN}/1", key="f")
+        assert "not tried again" in rig.screen_text()
+        await rig.keys("right", "enter")
+        await rig.until(lambda: rig.client.called("KickTasks"))
+        assert rig.client.called("KickTasks")[0].desired_state == TaskState.FAILED
+
+
+async def test_an_attempt_that_is_not_current_and_a_task_on_no_worker_are_refused_with_the_reason() -> None:
+    async with console() as rig:
+        await rig.row(TRAIN)
+        await rig.keys("right")
+        await rig.until(lambda: f"{TRAIN}/7" in rig.jobs.store.order)
+        rig.app.run_command(f"preempt {TRAIN}/7:0")
+        await rig.until(lambda: "current attempt, 1 is" in rig.screen_text())
+        rig.app.run_command(f"fail {TRAIN}/7")
+        await rig.until(lambda: f"{TRAIN}/7 is pending" in rig.screen_text())
+        with pytest.raises(ModelError, match=f"is a job; name a task of it, such as {TRAIN}/0"):
+            rig.app.run_command(f"preempt {TRAIN}")
+        assert rig.client.called("KickTasks") == []
+
+
+async def test_several_attempts_need_a_tick_go_in_one_request_and_each_gets_its_answer() -> None:
+    async with console() as rig:
+        rig.app.run_command(f"preempt {TRAIN}/0 {TRAIN}/1 {TRAIN}/7")
+        await rig.until(lambda: isinstance(rig.app.screen, GateScreen))
+        gate = rig.app.screen
+        assert isinstance(gate, GateScreen) and gate.plan.tier == 2
+        assert [target.id for target in gate.plan.targets] == [f"{TRAIN}/0:0", f"{TRAIN}/1:0"]
+        confirm = gate.query_one("#gate-confirm", Button)
+        assert confirm.disabled
+        await rig.keys("right", "enter")
+        await rig.until(lambda: not confirm.disabled)
+        await rig.keys("right", "right", "enter")
+        await rig.until(lambda: isinstance(rig.app.screen, TextPage) and "1 rejected" in rig.screen_text())
+        (request,) = rig.client.called("KickTasks")
+        assert list(request.targets) == [f"{TRAIN}/0:0", f"{TRAIN}/1:0"]
+        assert f"{TRAIN}/7  is pending, on no worker" in rig.screen_text()
+
+
+async def test_an_attempt_that_is_replaced_while_the_gate_is_open_is_not_kicked() -> None:
+    async with console() as rig:
+        gate = await open_kick(rig, f"{TRAIN}/0")
+        rig.client.put(task(TRAIN, 0, "RUNNING", now_ms=rig.clock.now_ms(), attempt=1, worker_id="h100-1"))
+        await rig.until(lambda: gate.query_one("#gate-changed", Static).display)
+        await rig.keys("right", "enter")
+        await rig.until(lambda: "not sent: it is not the" in rig.screen_text())
+        assert rig.client.called("KickTasks") == []
+
+
+async def test_a_lost_answer_to_a_kick_is_asked_for_again_with_the_same_request_id(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("screens.jobs_kicks.RETRY_S", 0.0)
+    async with console() as rig:
+        rig.client.fail("KickTasks", ConnectFailed("connection reset"), times=2)
+        await open_kick(rig, f"{TRAIN}/0")
+        await rig.keys("right", "enter")
+        await rig.until(lambda: len(rig.client.called("KickTasks")) == 3)
+        assert len({request.request_id for request in rig.client.called("KickTasks")}) == 1
+
+
+async def test_a_refused_kick_is_said() -> None:
+    async with console() as rig:
+        rig.client.fail("KickTasks", RpcFailed("PERMISSION_DENIED", "only ada may [do] that"))
+        await open_kick(rig, f"{TRAIN}/0")
+        await rig.keys("right", "enter")
+        await rig.until(lambda: "only ada may [do] that" in rig.screen_text())
+
+
 @pytest.mark.parametrize("action", [action for action in ACTIONS if action.mutates], ids=lambda action: action.id)
 async def test_read_only_offers_no_change_anywhere(action: Any) -> None:
     async with console(read_only=True) as rig:
@@ -470,7 +578,7 @@ async def test_read_only_offers_no_change_anywhere(action: Any) -> None:
         rig.app.run_command(f"{action.command} /cleo/sweep-lr")
         await rig.until(lambda: "read-only" in rig.screen_text())
         assert not any(isinstance(screen, GateScreen) for screen in rig.app.screen_stack)
-        assert rig.client.called("TerminateJob") == rig.client.called("CompleteJob") == []
+        assert all(rig.client.called(name) == [] for name in ("TerminateJob", "CompleteJob", "KickTasks"))
 
 
 async def test_nothing_is_changed_on_stale_data() -> None:

@@ -23,6 +23,7 @@ EXPECTED = {
     "ControllerService/ListJobs": ("audt", 0, ""),
     "ControllerService/TerminateJob": ("au t !", 1, ""),
     "ControllerService/CompleteJob": ("au !", 1, ""),
+    "ControllerService/KickTasks": ("au !", 1, ""),
     "ControllerService/GetTaskStatus": ("audt", 0, ""),
     "ControllerService/ListTasks": ("audt", 0, ""),
     "ControllerService/ExecInContainer": ("au !", 1, "task_exec"),

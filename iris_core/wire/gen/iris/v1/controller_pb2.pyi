@@ -66,8 +66,14 @@ class Environment(_message.Message):
     setup_scripts: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, env_vars: _Optional[_Mapping[str, str]] = ..., setup_scripts: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class CoschedulingConfig(_message.Message):
+    __slots__ = ("group_by",)
+    GROUP_BY_FIELD_NUMBER: _ClassVar[int]
+    group_by: str
+    def __init__(self, group_by: _Optional[str] = ...) -> None: ...
+
 class LaunchJobRequest(_message.Message):
-    __slots__ = ("name", "entrypoint", "resources", "environment", "bundle_id", "ports", "constraints", "replicas", "max_retries_failure", "max_retries_preemption", "max_task_failures", "timeout_ms", "scheduling_timeout_ms", "preemption_policy", "existing_job_policy", "priority_band", "submit_argv", "request_id")
+    __slots__ = ("name", "entrypoint", "resources", "environment", "bundle_id", "ports", "constraints", "replicas", "max_retries_failure", "max_retries_preemption", "max_task_failures", "timeout_ms", "scheduling_timeout_ms", "preemption_policy", "existing_job_policy", "priority_band", "submit_argv", "coscheduling", "request_id")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ENTRYPOINT_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
@@ -85,6 +91,7 @@ class LaunchJobRequest(_message.Message):
     EXISTING_JOB_POLICY_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_BAND_FIELD_NUMBER: _ClassVar[int]
     SUBMIT_ARGV_FIELD_NUMBER: _ClassVar[int]
+    COSCHEDULING_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     name: str
     entrypoint: Entrypoint
@@ -103,8 +110,9 @@ class LaunchJobRequest(_message.Message):
     existing_job_policy: _common_pb2.ExistingJobPolicy
     priority_band: _common_pb2.PriorityBand
     submit_argv: _containers.RepeatedScalarFieldContainer[str]
+    coscheduling: CoschedulingConfig
     request_id: str
-    def __init__(self, name: _Optional[str] = ..., entrypoint: _Optional[_Union[Entrypoint, _Mapping]] = ..., resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., bundle_id: _Optional[str] = ..., ports: _Optional[_Iterable[str]] = ..., constraints: _Optional[_Iterable[_Union[_common_pb2.Constraint, _Mapping]]] = ..., replicas: _Optional[int] = ..., max_retries_failure: _Optional[int] = ..., max_retries_preemption: _Optional[int] = ..., max_task_failures: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., scheduling_timeout_ms: _Optional[int] = ..., preemption_policy: _Optional[_Union[_common_pb2.JobPreemptionPolicy, str]] = ..., existing_job_policy: _Optional[_Union[_common_pb2.ExistingJobPolicy, str]] = ..., priority_band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ..., submit_argv: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., entrypoint: _Optional[_Union[Entrypoint, _Mapping]] = ..., resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., bundle_id: _Optional[str] = ..., ports: _Optional[_Iterable[str]] = ..., constraints: _Optional[_Iterable[_Union[_common_pb2.Constraint, _Mapping]]] = ..., replicas: _Optional[int] = ..., max_retries_failure: _Optional[int] = ..., max_retries_preemption: _Optional[int] = ..., max_task_failures: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., scheduling_timeout_ms: _Optional[int] = ..., preemption_policy: _Optional[_Union[_common_pb2.JobPreemptionPolicy, str]] = ..., existing_job_policy: _Optional[_Union[_common_pb2.ExistingJobPolicy, str]] = ..., priority_band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ..., submit_argv: _Optional[_Iterable[str]] = ..., coscheduling: _Optional[_Union[CoschedulingConfig, _Mapping]] = ..., request_id: _Optional[str] = ...) -> None: ...
 
 class LaunchJobResponse(_message.Message):
     __slots__ = ("job_id", "incarnation")
@@ -298,6 +306,38 @@ class CompleteJobResponse(_message.Message):
     JOB_IDS_FIELD_NUMBER: _ClassVar[int]
     job_ids: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, job_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class KickTasksRequest(_message.Message):
+    __slots__ = ("targets", "desired_state", "reason", "dry_run", "request_id")
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    DESIRED_STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    targets: _containers.RepeatedScalarFieldContainer[str]
+    desired_state: _common_pb2.TaskState
+    reason: str
+    dry_run: bool
+    request_id: str
+    def __init__(self, targets: _Optional[_Iterable[str]] = ..., desired_state: _Optional[_Union[_common_pb2.TaskState, str]] = ..., reason: _Optional[str] = ..., dry_run: _Optional[bool] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class KickResult(_message.Message):
+    __slots__ = ("target", "task_id", "queued", "detail")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    target: str
+    task_id: str
+    queued: bool
+    detail: str
+    def __init__(self, target: _Optional[str] = ..., task_id: _Optional[str] = ..., queued: _Optional[bool] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class KickTasksResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[KickResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[KickResult, _Mapping]]] = ...) -> None: ...
 
 class AttemptStatus(_message.Message):
     __slots__ = ("attempt_uid", "task_id", "attempt_id", "state", "worker_id", "created_at_ms", "started_at_ms", "finished_at_ms", "exit_code", "error", "terminal_reason", "memory_peak_bytes", "log_lines", "current")

@@ -1,0 +1,110 @@
+"""How a pending task comes to a worker: one by one, or a gang as a whole (control-plane §1.4, §1.6).
+
+A plan may be older than the batch it is applied in, so everything it rests on is looked at again here; what does not hold any more
+is left out, and a gang of which one member does not hold is left out whole. Must never choose a worker, nor check whether one
+has room: that is the planner's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from iris_controller.state.ending import latest
+from iris_controller.state.records import Attempt, Task
+from iris_core.model.states import JOB_TERMINAL, TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from iris_controller.state.overlay import Overlay
+    from iris_controller.state.records import Job, Worker
+
+
+def assign(o: Overlay, task: Task, worker_id: str, uid: str, now_ms: int) -> Attempt | None:
+    """Binds a pending task to a worker as a new attempt.
+
+    None, and nothing changed, when the task is no longer pending, its job is over, or the worker takes no work now; also for
+    a member of a gang, which is never placed alone.
+
+    Raises:
+        ValueError: the uid is in use; uids are never used twice.
+    """
+    _check_uid(o, uid)
+    current = o.task(task.job_id, task.index)
+    job = o.job(task.job_id)
+    if current is None or current.state is not TaskState.PENDING or job is None or job.state in JOB_TERMINAL:
+        return None
+    if job.spec.group_by or _open_worker(o, worker_id) is None:
+        return None
+    return _bind(o, job, current, worker_id, uid, now_ms)
+
+
+def assign_gang(o: Overlay, job_id: str, places: Sequence[tuple[int, str, str]], now_ms: int) -> list[Attempt]:
+    """Binds all pending tasks of a gang, each to its worker: `places` are (task index, worker id, attempt uid).
+
+    Empty, and nothing changed, unless the places are exactly the pending tasks, no other task is on a worker or lost, every
+    worker takes work now, and all of them have the same value for the gang's `group_by`.
+
+    Raises:
+        ValueError: a uid is in use or given twice.
+    """
+    wanted = {index: (worker_id, uid) for index, worker_id, uid in places}
+    if len({uid for _, _, uid in places}) != len(places):
+        raise ValueError(f"the gang {job_id} was given an attempt uid twice")
+    for _, _, uid in places:
+        _check_uid(o, uid)
+    job = o.job(job_id)
+    if job is None or job.state in JOB_TERMINAL or not job.spec.group_by or len(wanted) != len(places):
+        return []
+    values = set()
+    for _, worker_id, _ in places:
+        worker = _open_worker(o, worker_id)
+        if worker is None or job.spec.group_by not in worker.attributes:
+            return []
+        values.add(worker.attributes[job.spec.group_by])
+    tasks = [task for task in o.tasks_of(job_id) if task.state is not TaskState.SUCCEEDED]
+    if len(values) != 1 or [task.index for task in tasks] != sorted(wanted):
+        return []
+    if any(task.state is not TaskState.PENDING for task in tasks):
+        return []
+    return [_bind(o, job, task, *wanted[task.index], now_ms) for task in tasks]
+
+
+def _check_uid(o: Overlay, uid: str) -> None:
+    if uid in o.attempts or uid in o.model.attempts:
+        raise ValueError(f"attempt uid {uid} is in use")
+
+
+def _open_worker(o: Overlay, worker_id: str) -> Worker | None:
+    """The worker, if it takes work now."""
+    worker = o.worker(worker_id)
+    return worker if worker is not None and worker.placeable and not worker.excluded else None
+
+
+def _bind(o: Overlay, job: Job, task: Task, worker_id: str, uid: str, now_ms: int) -> Attempt:
+    attempt = Attempt(
+        uid=uid,
+        job_id=task.job_id,
+        task_index=task.index,
+        number=task.attempt_number + 1,
+        worker_id=worker_id,
+        created_at_ms=latest(now_ms, task.submitted_at_ms),
+        resources=job.spec.resources,
+    )
+    o.add_attempt(attempt)
+    o.put_task(
+        task,
+        Task(
+            job_id=task.job_id,
+            index=task.index,
+            submitted_at_ms=task.submitted_at_ms,
+            state=TaskState.ASSIGNED,
+            attempt_number=attempt.number,
+            attempt_uid=uid,
+            worker_id=worker_id,
+            band=job.spec.band,
+            failure_count=task.failure_count,
+            preemption_count=task.preemption_count,
+        ),
+    )
+    return attempt
