@@ -7,6 +7,7 @@ A failed commit is rolled back whole, so the model and the file never differ.
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 import sqlite3
 import threading
@@ -54,6 +55,9 @@ class Writer:
 
     def __init__(self, path: Path) -> None:
         self._connection = open_writer(path)
+        self._path = path
+        opened = os.stat(path)
+        self._identity = (opened.st_dev, opened.st_ino)
         self._queue: queue.SimpleQueue[
             tuple[Sequence[Statement], asyncio.AbstractEventLoop, asyncio.Future[None]] | None
         ]
@@ -102,8 +106,18 @@ class Writer:
                 error = failure
             loop.call_soon_threadsafe(_answer, done, error)
 
+    def _in_place(self) -> bool:
+        """Whether the path still names the file that is open: writes into a removed file would be acknowledged and lost."""
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == self._identity
+
     def _transaction(self, statements: Sequence[Statement]) -> None:
         connection = self._connection
+        if not self._in_place():
+            raise CommitFailed(f"{self._path} was removed or replaced under the running controller")
         if connection.in_transaction:
             # The rollback of the one before failed too.
             connection.execute("ROLLBACK")

@@ -49,6 +49,7 @@ class Agent:
         self._seq = 0
         self._over: OrderedDict[str, None] = OrderedDict()
         self._generation = 0
+        self._declined: set[str] = set()
         self._zombies: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._cleaned = asyncio.Event()
@@ -107,6 +108,8 @@ class Agent:
             case "stop" if attempt is not None and not attempt.done:
                 grace_ms = want.stop.grace_ms
                 attempt.stop(outcome.stopped(want.stop.reason), grace_ms / 1000 if grace_ms else GRACE_S)
+            case "keep" if uid in self._declined:
+                pass
             case "keep" | "stop" if attempt is None and uid not in self._unacked:
                 self._tell(missing(uid, "the worker does not know this attempt"))
 
@@ -115,8 +118,8 @@ class Agent:
         if uid in self._over:
             self._tell(missing(uid, "the attempt has ended already"))
         elif self.closing:
-            # No answer: a refusal would bring the next attempt here at once, again and again until the stream ends.
-            _log.info("attempt %s is not started: the worker is stopping", uid)
+            # No answer, or the next attempt came here at once, again and again until the stream ends.
+            self._declined.add(uid)
         elif spec is None or not _UID.fullmatch(uid):
             fault = "the order names no known spec" if spec is None else "the attempt's uid is not usable"
             _log.error("cannot run attempt %s: %s", uid[:80], fault)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -104,6 +105,16 @@ def test_a_folder_that_is_none_is_one_line(tmp_path: Path) -> None:
             code, said = refused([*running.command(), "--data-dir", str(place)])
             assert code in (1, 2)
             assert str(place) in said or "file" in said
+
+
+def test_a_missing_extra_is_named(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['grpc_health'] = None; sys.argv = ['finelog', 'serve', '--data-dir', sys.argv[1]]\n"
+        "from iris_controller.finelog.main import main; main()"
+    )
+    status, said = refused([sys.executable, "-c", code, str(tmp_path / "logs")])
+    assert (status, "pip install 'iris-ops[controller]'" in said) == (1, True)
+    assert not (tmp_path / "logs").exists()
 
 
 def test_sigterm_ends_waits_and_keeps_everything(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -206,7 +207,7 @@ def spoil(path: Path, how: str) -> None:
     path.write_bytes(data)
 
 
-TestStoreMachine = StoreMachine.TestCase
+TestStoreMachine = pytest.mark.soak(StoreMachine.TestCase)
 TestStoreMachine.settings = settings(
     max_examples=600 if SOAK else 25,
     stateful_step_count=25,

@@ -296,3 +296,19 @@ def test_an_unwritable_state_dir_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(StateDirError, match="state directory"):
         StateDir(tmp_path / "file" / "s").acquire()
+
+
+@pytest.mark.asyncio
+async def test_a_state_file_that_is_gone_takes_no_more_writes(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite3"
+    async with rig(path) as r:
+        await r.loop.submit("a", lambda o, now: submit.admit(o, job("/u/a"), now))
+        moved = tmp_path / "moved.sqlite3"
+        path.rename(moved)
+        with pytest.raises(RpcError, match="removed or replaced") as caught:
+            await r.loop.submit("b", lambda o, now: submit.admit(o, job("/u/b"), now))
+        assert caught.value.status == "UNAVAILABLE"
+        assert r.loop.stats.store_error and "/u/b" not in r.model.jobs
+        moved.rename(path)
+        await r.loop.submit("b", lambda o, now: submit.admit(o, job("/u/b"), now))
+        assert "/u/b" in r.loaded().jobs
