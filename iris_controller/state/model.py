@@ -154,6 +154,12 @@ class Model:
             self.pending[job_id] = [t.index for t in reversed(rows) if t.state is TaskState.PENDING]
             self.unplanned_jobs.add(job_id)
             changes.new_jobs.add(job_id)
+        # Before their attempts: whether one is being set up is the job's to say, also when it came with the same batch.
+        for job in overlay.jobs.values():
+            self._put_job(job)
+            changes.jobs.add(job.job_id)
+            if job.job_id in overlay.new_jobs and job.parent_job_id in self.jobs:
+                changes.jobs.add(job.parent_job_id)
         for (job_id, index), task in overlay.tasks.items():
             self._put_task(job_id, index, task)
             changes.tasks[(job_id, index)] = task
@@ -163,11 +169,6 @@ class Model:
             self._put_attempt(attempt)
             changes.workers.add(attempt.worker_id)
             changes.dispatch.add(attempt.worker_id)
-        for job in overlay.jobs.values():
-            self._put_job(job)
-            changes.jobs.add(job.job_id)
-            if job.job_id in overlay.new_jobs and job.parent_job_id in self.jobs:
-                changes.jobs.add(job.parent_job_id)
         for worker_id, worker in overlay.workers.items():
             if worker is None:
                 self.workers.pop(worker_id, None)

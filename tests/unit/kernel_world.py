@@ -17,7 +17,7 @@ from iris_core.model.resources import Device, Resources
 from iris_core.model.states import ACTIVE, NON_TERMINAL, TaskState, WorkerHealth
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 GB = 1_000_000_000
 JOB = "/u/job"
@@ -64,6 +64,8 @@ class World:
         self.now_ms = 1_000_000
         self.audit: list[str] = []
         self.changes = Changes()
+        self.before_commit: Callable[[Overlay], None] = lambda o: None
+        """Told of every batch, planned and settled, just before it becomes the state."""
         self._uids = 0
 
     @contextmanager
@@ -71,9 +73,15 @@ class World:
         """What happens inside is one batch: settled and applied at the end."""
         o = Overlay(self.model)
         yield o
+        self.commit(o)
+
+    def commit(self, o: Overlay) -> Changes:
+        """Settles a batch and makes it the state."""
         kernel.settle(o, self.now_ms)
         self.audit += [f"{event.action} {event.entity}" for event in o.audit]
+        self.before_commit(o)
         self.changes = self.model.apply(o)
+        return self.changes
 
     def uid(self) -> str:
         self._uids += 1
