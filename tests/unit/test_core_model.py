@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -70,11 +71,8 @@ async def test_capacity_in_the_database_is_given_back_with_a_job_that_is_replace
         await r.until_quiet()
         await r.loop.submit("end", lambda o, now: kernel.cancel(o, "/u/a", "t", "r", now))
         await r.loop.submit("again", lambda o, now: submit.admit(o, job("/u/a", 0), now, force=True))
-        row = (
-            sqlite3.connect(r.path)
-            .execute("SELECT committed_cpu_millicores, committed_mem_bytes FROM workers")
-            .fetchone()
-        )
+        with closing(sqlite3.connect(r.path)) as connection:
+            row = connection.execute("SELECT committed_cpu_millicores, committed_mem_bytes FROM workers").fetchone()
         assert row == (0, 0)
         assert not r.model.held and not r.model.attempts
 
