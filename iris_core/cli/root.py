@@ -98,7 +98,7 @@ def cli(
 ) -> int | None:
     """Run machine-learning jobs on many machines, and watch and steer them.
 
-    `iris` without a command opens the console (`iris --plain`: its list as plain lines). One of --cluster, --config and
+    `iris` without a command opens the console (with `--plain`: its list as plain lines). One of --cluster, --config and
     --controller-url says which controller is meant.
     """
     session = session_of(ctx)

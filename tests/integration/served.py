@@ -92,6 +92,19 @@ class Served:
                 found.append(Known(int(record["pid"]), int(record["start_time"])))
         return [k for k in found if k.alive]
 
+    def running_supervisors(self) -> list[Known]:
+        """Every supervisor of this folder, also one that has not written its record yet."""
+        found = []
+        for pid in self.ours():
+            try:
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            started = start_time(pid)
+            if b"supervise" in words and started is not None:
+                found.append(Known(pid, started))
+        return found
+
     def worker_pid(self, worker_id: str) -> int:
         """The pid of an attached worker, as it reports itself."""
         with self.client() as client:
@@ -127,7 +140,7 @@ class Served:
                 self.process.kill()
                 self.process.wait()
                 raise
-        known = [*self.supervisors()]
+        known = self.running_supervisors()
         for supervisor in known:
             supervisor.signal(signal.SIGTERM)
         for supervisor in known:

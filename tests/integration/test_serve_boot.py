@@ -213,9 +213,13 @@ def test_an_idle_controller_stops_within_seconds(tmp_path: Path) -> None:
     environment = Served(tmp_path, workers=1)
     environment.start()
     assert environment.process is not None
+    deadline = time.monotonic() + 30
+    while not environment.supervisors():
+        assert time.monotonic() < deadline, "no supervisor was started"
+        time.sleep(0.05)
     started = time.monotonic()
     environment.process.terminate()
     assert environment.process.wait(20) == 0
     assert time.monotonic() - started < 15
-    assert environment.supervisors(), "workers outlive the controller"
+    assert environment.running_supervisors(), "workers outlive the controller"
     environment.end()
