@@ -99,7 +99,8 @@ def check_jobs(environment: Served, names: list[str], out: Path, attempts: int |
     check_database(environment)
 
 
-@pytest.mark.timeout(1800 if SOAK else 300)
+@pytest.mark.soak
+@pytest.mark.timeout(3600 if SOAK else 300)
 def test_kill_of_the_controller(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
@@ -120,7 +121,8 @@ def test_kill_of_the_controller(tmp_path: Path) -> None:
         check_jobs(environment, names, out)
 
 
-@pytest.mark.timeout(1800 if SOAK else 300)
+@pytest.mark.soak
+@pytest.mark.timeout(3600 if SOAK else 300)
 def test_kill_of_the_log_store(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
