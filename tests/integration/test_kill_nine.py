@@ -21,7 +21,7 @@ from tests.integration.served import Served, launch, lines, served, status, task
 
 SOAK = os.environ.get("IRIS_SOAK") == "1"
 ROUNDS = 30 if SOAK else 4
-JOBS = 200 if SOAK else 24
+JOBS = 240 if SOAK else 24
 
 # Says each line twice: to its output, and to a file of its attempt; the file also proves that no two attempts ran at once.
 SCRIPT = """
