@@ -12,6 +12,7 @@ import signal
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +31,13 @@ def pytest_configure() -> None:
     """A shell starts what it puts in the background with Ctrl-C ignored, and every program of ours would inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# No test fails because the machine is busy; the same examples each time, new ones only in the soak.
+settings.register_profile(
+    "iris", deadline=None, derandomize=not SOAK, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("iris")
 
 
 @pytest.fixture(autouse=True)
