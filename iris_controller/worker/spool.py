@@ -91,6 +91,8 @@ class Spool:
         self._open: dict[int, Producer] = {}
         self._losing: dict[int, Producer] = {}
         self._gaps: deque[tuple[bytes, int, int]] = deque()
+        self.closed: dict[str, int] = {}
+        """Of attempts whose producer an earlier worker closed: how many lines they wrote in all. Filled by `recover`."""
         self._slot = 0
         self._cursor = _Cursor(0, 0)
         self._acked = (0, 0)
@@ -121,7 +123,9 @@ class Spool:
                             known = found[record.slot]
                             known.next = max(known.next, record.first + record.span)
                         case Kind.CLOSE:
-                            found.pop(record.slot, None)
+                            ended = found.pop(record.slot, None)
+                            if ended is not None:
+                                self.closed[ended.identity.attempt_uid] = ended.next
                         case Kind.ACK:
                             acked = max(acked, (record.first, record.span))
                         case Kind.LOST:

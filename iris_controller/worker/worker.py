@@ -125,8 +125,10 @@ class Worker:
                 told.append(worker_pb2.Observation.FromString(record.end))
             else:
                 lost = missing(record.uid, "the worker was restarted: its attempts ended with it")
-                if record.uid in lines:
-                    lost.log_lines = lines[record.uid]
+                # Killed between the last line and the record of the end: all its lines are in the spool.
+                written = lines.get(record.uid, self._spool.closed.get(record.uid))
+                if written is not None:
+                    lost.log_lines = written
                 told.append(lost)
         return told
 

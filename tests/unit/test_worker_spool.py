@@ -374,3 +374,14 @@ class SpoolMachine(RuleBasedStateMachine):
 
 SpoolMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestSpoolMachine = SpoolMachine.TestCase
+
+
+def test_lines_of_a_closed_producer_are_counted_over_a_restart(folder: Path, spools: list[Spool]) -> None:
+    """A kill between an attempt's last line and the record of its end: the next worker knows how many lines there are."""
+    spool, _ = opened(folder, spools)
+    producer = spool.open("a" * 16, "/u/j/0:0", "a" * 16, 7)
+    spool.append(producer, lines("0", "1", "2"), 1)
+    spool.close(producer)
+    again, orphans = opened(folder, spools)
+    assert orphans == []
+    assert again.closed == {"a" * 16: 3}
