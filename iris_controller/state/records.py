@@ -117,9 +117,6 @@ class Job:
     """Tasks by TaskState number."""
     failure_count: int = 0
     preemption_count: int = 0
-    first_error: str | None = None
-    """The first task error seen, shown when the job ends in an error state."""
-    first_exit_code: int | None = None
 
 
 @record

@@ -56,8 +56,6 @@ UPDATE_JOBS = _update(
         "task_counts_json",
         "failure_count",
         "preemption_count",
-        "first_error",
-        "first_exit_code",
     ],
 )
 INSERT_CONFIG = (
@@ -277,8 +275,6 @@ def _job_row(job: Job) -> list[object]:
         json.dumps(counts),
         job.failure_count,
         job.preemption_count,
-        job.first_error,
-        job.first_exit_code,
     ]
 
 

@@ -123,8 +123,6 @@ def _job(row: sqlite3.Row) -> Job:
         counts=counts_from_json(row["task_counts_json"]),
         failure_count=row["failure_count"],
         preemption_count=row["preemption_count"],
-        first_error=row["first_error"],
-        first_exit_code=row["first_exit_code"],
     )
 
 

@@ -23,9 +23,7 @@ CREATE TABLE jobs (
   priority_insertion INTEGER NOT NULL DEFAULT 0,
   task_counts_json TEXT NOT NULL DEFAULT '[]',
   failure_count INTEGER NOT NULL DEFAULT 0,
-  preemption_count INTEGER NOT NULL DEFAULT 0,
-  first_error TEXT,
-  first_exit_code INTEGER
+  preemption_count INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX jobs_parent ON jobs(parent_job_id);
 CREATE INDEX jobs_state ON jobs(state, submitted_at_ms DESC);
