@@ -15,71 +15,39 @@ import os
 import resource
 import secrets
 import signal
-import sqlite3
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-import grpc
-import grpc.aio
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_health.v1.health import aio as aio_health  # type: ignore[attr-defined]
-from grpc_reflection.v1alpha import reflection
-
 from iris_controller import logs, release
+from iris_controller.boot import open_state
 from iris_controller.finelog.client import LogShipper, ShippingHandler
 from iris_controller.finelog_process import FinelogProcess
 from iris_controller.guarded import Guard
-from iris_controller.http.app import create_app
 from iris_controller.http.metrics import Metrics
-from iris_controller.http.port import Link, PublicPort
-from iris_controller.http.server import HttpServer
+from iris_controller.local_fleet import worker_plans
 from iris_controller.loop import ControllerLoop
-from iris_controller.options import DEFAULT_PORT, ServeOptions
-from iris_controller.rpc.attach import WorkerSessions
+from iris_controller.options import ServeOptions
 from iris_controller.rpc.auth import Authenticator
-from iris_controller.rpc.bundles import Bundles
-from iris_controller.rpc.cluster import About, ClusterService
-from iris_controller.rpc.dispatch import SERVER_OPTIONS, Router
-from iris_controller.rpc.jobs import JobService
-from iris_controller.rpc.once import Once
-from iris_controller.rpc.query import QueryService
-from iris_controller.rpc.run_spec import RunSpecs
-from iris_controller.rpc.session import Dispatch
-from iris_controller.rpc.tasks import TaskService
-from iris_controller.state.model import Model
-from iris_controller.store.database import StateDir, StateDirError, check_integrity, migrate
-from iris_controller.store.load import load_model
-from iris_controller.store.reads import Readers
-from iris_controller.store.seal import Seal
-from iris_controller.store.writer import Writer
+from iris_controller.rpc.dispatch import Router
+from iris_controller.servers import Servers
+from iris_controller.services import Services
+from iris_controller.store.database import StateDir
 from iris_controller.ticker import SchedulerTicker
 from iris_controller.timers import Timers
-from iris_controller.watch import WatchHub
-from iris_core.auth.keys import load_or_create_key
-from iris_core.auth.tokens import KeySet, TokenSigner
-from iris_core.contracts import IrisError
-from iris_core.model.resources import Resources
 from iris_core.model.states import ACTIVE
-from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2, logs_pb2, worker_pb2
-from providers.local.workers import LocalWorkers, WorkerPlan
-from providers.objects import open_store
+from providers.local.workers import LocalWorkers
 
 log = logging.getLogger("iris.controller")
 
 DRAIN_S = 10.0
-STREAMS_S = 2.0
 MUTATIONS_S = 5.0
 SHIP_S = 2.0
 WORKERS_POLL_S = 1.0
 EMBEDDED_GRACE_S = 20.0
 GC_THRESHOLDS = (20_000, 20, 50)
 """The model is large and lives long: collecting it every 700 allocations would cost more than the work does."""
-
-
-class BootFailed(IrisError):
-    """The controller cannot start; the text says why and what to do."""
 
 
 def now_ms() -> int:
@@ -94,6 +62,7 @@ class Controller:
         self.boot_id = secrets.token_hex(8)
         self.guard = Guard()
         self.state = StateDir(options.state_dir)
+        self.servers = Servers(options)
         self.finelog = FinelogProcess(self.state.finelog)
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -121,161 +90,35 @@ class Controller:
         sys.setswitchinterval(0.0005)
         raise_descriptor_limit()
         gc.set_threshold(*GC_THRESHOLDS)
-        self.state.acquire()
-        self._opened.append(self.state.release)
-        writer, model = self._open_store()
-        self._opened.append(writer.close)
-        writer.start()
-        gc.collect()
-        gc.freeze()
-        readers = Readers(self.state.database)
-        self._opened.append(readers.close)
-        key = load_or_create_key(self.state.path / "signing.key")
-        try:
-            seal = Seal.from_file(self.state.path / "env.key")
-        except (OSError, ValueError) as error:
-            raise BootFailed(f"the key {self.state.path / 'env.key'} cannot be used: {error}") from error
-        signer = TokenSigner(key)
-        self.model, self.writer, self.readers = model, writer, readers
-        self.ticker = SchedulerTicker(model)
-        self.loop = ControllerLoop(model, writer, self.ticker)
+        opened = open_state(options, self.state, now_ms(), self._opened)
+        self.model, self.writer, self.readers = opened.model, opened.writer, opened.readers
+        self.ticker = SchedulerTicker(self.model)
+        self.loop = ControllerLoop(self.model, self.writer, self.ticker)
+        self.timers = Timers(self.loop)
         authenticator = Authenticator(
-            KeySet(key.public), options.config.trusted_cidrs, options.config.admin_users, self._is_current
+            opened.keys, options.config.trusted_cidrs, options.config.admin_users, self._is_current
         )
         metrics = Metrics()
-        self.router = Router(authenticator, self._peer_of, metrics.observe)
-        self._services(seal, signer)
-        await self._servers(authenticator, metrics)
+        self.router = Router(authenticator, self.servers.peer_of, metrics.observe)
+        services = Services(options, opened, self.loop, self.finelog, self.boot_id, now_ms(), self.problems)
+        services.register(self.router)
+        self.sessions, self.hub = services.sessions, services.hub
+        await self.servers.start(self.router, authenticator, self.problems, metrics)
+        self.port = self.servers.port
         await self.finelog.start()
         self._logging()
         self._background()
         self._announce()
 
-    def _open_store(self) -> tuple[Writer, Model]:
-        path = self.state.database
-        try:
-            if self.options.fresh:
-                aside = self.state.set_aside()
-                if aside is not None:
-                    log.warning("starting fresh; the previous state was moved to %s", aside)
-            check_integrity(path)
-            writer = Writer(path)
-        except (OSError, sqlite3.Error) as error:
-            raise StateDirError(f"the state file {path} cannot be opened: {error}") from error
-        try:
-            applied = migrate(writer.connection, now_ms())
-            if applied:
-                log.info("applied migrations %s", ", ".join(applied))
-            return writer, load_model(writer.connection)
-        except IrisError:
-            writer.close()
-            raise
-        except Exception as error:
-            writer.close()
-            log.debug("loading failed", exc_info=error)
-            raise StateDirError(
-                f"the state in {path} cannot be read: {type(error).__name__}: {error}",
-                hint="it was not touched; start the release that wrote it, or start anew with --fresh (which moves it aside)",
-            ) from error
-
     def _is_current(self, uid: str) -> bool:
         attempt = self.model.attempts.get(uid)
         return attempt is not None and attempt.state in ACTIVE
-
-    # The router, the HTTP side and the services exist before the port and the hub that they ask.
-
-    def _peer_of(self, inner: str) -> str | None:
-        return self.port.peer_of(inner)
-
-    def _link_of(self, inner: str) -> Link | None:
-        return self.port.link_of(inner)
-
-    def _revision(self) -> common_pb2.Revision:
-        return self.hub.revision()
-
-    def _services(self, seal: Seal, signer: TokenSigner) -> None:
-        options = self.options
-        remote = options.config.remote_state_dir or options.state_dir.absolute().as_uri()
-        self.bundles = Bundles(open_store(f"{remote.rstrip('/')}/bundles"))
-        specs = RunSpecs(self.readers, seal, options.config.task_env)
-        self.sessions = WorkerSessions(
-            self.loop,
-            Dispatch(
-                run_spec=specs.of,
-                token=lambda job, uid: signer.task_token(job.user_id, job.root_job_id, job.job_id, uid),
-                log_addresses=lambda: [self.finelog.address] if self.finelog.address else [],
-                controller_boot_id=self.boot_id,
-                cluster=options.config.name,
-                dead_after_s=options.dead_after_s,
-            ),
-        )
-        once = Once(self.readers)
-        tasks = TaskService(self.loop, self.readers, self.sessions, once, self._revision)
-        self.hub = WatchHub(
-            self.loop, self.boot_id, worker_age_ms=self.sessions.age_ms, finished_tasks=tasks.finished_tasks
-        )
-        self.started_at_ms = now_ms()
-        about = About(
-            cluster=options.config.name,
-            boot_id=self.boot_id,
-            started_at_ms=self.started_at_ms,
-            state_dir=str(options.state_dir),
-            problems=self.problems,
-            finelog_release=lambda: self.finelog.release,
-        )
-        JobService(self.loop, self.readers, seal, self.bundles, once, self.hub.revision).register(self.router)
-        tasks.register(self.router)
-        self.bundles.register(self.router)
-        ClusterService(self.loop, self.sessions, tasks, about, self.hub.revision).register(self.router)
-        QueryService(self.state.database).register(self.router)
-        self.router.add("ControllerService/Watch", self.hub.watch)
-        self.router.add("WorkerService/Attach", self.sessions.attach)
-        self.router.add_raw("LogService", self.finelog.current)
-        self.timers = Timers(self.loop)
 
     def _logging(self) -> None:
         self.shipper = LogShipper(self.finelog.current, "/system/controller", self.boot_id)
         self.shipper.start()
         self.log_handler = ShippingHandler(self.shipper)
         logs.configure(shipping=self.log_handler)
-
-    async def _servers(self, authenticator: Authenticator, metrics: Metrics) -> None:
-        options = self.options
-        self.grpc_server = grpc.aio.server(options=SERVER_OPTIONS)
-        self.grpc_server.add_generic_rpc_handlers(self.router.grpc_handlers())
-        self.health = aio_health.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(self.health, self.grpc_server)
-        names = [
-            d.full_name
-            for module in (controller_pb2, worker_pb2, logs_pb2)
-            for d in module.DESCRIPTOR.services_by_name.values()
-        ]
-        reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], self.grpc_server)
-        grpc_port = self.grpc_server.add_insecure_port("127.0.0.1:0")
-        await self.grpc_server.start()
-        app = create_app(
-            self.router,
-            authenticator,
-            self._link_of,
-            problems=self.problems,
-            metrics=metrics,
-            allowed_hosts=options.config.allowed_hosts,
-        )
-        self.http = HttpServer(app)
-        http_target = self.http.bind()
-        port = options.port
-        if port is None:
-            port = options.config.controller_port or (0 if options.embedded else DEFAULT_PORT)
-        self.port = PublicPort(options.host, port, f"127.0.0.1:{grpc_port}", http_target)
-        try:
-            await self.http.start()
-            await self.port.start()
-        except OSError as error:
-            raise BootFailed(
-                f"cannot listen: {error.strerror or error}",
-                hint="choose another with --port, or stop what holds it",
-            ) from error
-        await self.health.set("", health_pb2.HealthCheckResponse.SERVING)
 
     def _background(self) -> None:
         self.guard.spawn("loop", self.loop.run()).add_done_callback(self._loop_ended)
@@ -305,28 +148,8 @@ class Controller:
                 log.warning("nobody reads that the controller is ready: %s", error.strerror)
 
     def _local_workers(self) -> LocalWorkers | None:
-        plans: list[WorkerPlan] = []
-        for worker in self.options.config.local_workers():
-            group = worker.group
-            words = ["--slice-id", worker.slice_id, "--scale-group", group.name]
-            offered = group.resources(Resources())
-            if group.cpu_millicores is not None:
-                words += ["--cpu", f"{offered.cpu_millicores}m"]
-            if group.memory_bytes is not None:
-                words += ["--memory", str(offered.memory_bytes)]
-            if group.disk_bytes is not None:
-                words += ["--disk", str(offered.disk_bytes)]
-            device = group.device
-            if device is not None and device.kind == "gpu":
-                words += ["--gpu", f"{device.variant}x{device.count}" if device.variant else str(device.count)]
-            elif device is not None:
-                words += ["--tpu", device.variant]
-            for key, value in group.attributes.items():
-                words += ["--attribute", f"{key}={value}"]
-            plans.append(WorkerPlan(worker.worker_id, tuple(words)))
-        if not plans:
-            return None
-        return LocalWorkers(self.state.workers, self.port.url, plans)
+        plans = worker_plans(self.options.config)
+        return LocalWorkers(self.state.workers, self.port.url, plans) if plans else None
 
     # Running ------------------------------------------------------------------------------------------------
 
@@ -368,18 +191,16 @@ class Controller:
         log.info("shutting down")
         self.ticker.pause()
         with contextlib.suppress(Exception):
-            await self.health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
+            await self.servers.say_not_serving()
         if self.options.embedded and self.workers is not None:
             await self._end_workers(self.workers)
         self.guard.expect_endings()
         self.loop.close()
         await self._drain()
-        self.port.stop_listening()
+        self.servers.stop_listening()
         self.sessions.close()
         self.hub.close()
-        await self.grpc_server.stop(STREAMS_S)
-        await self.http.stop()
-        await self.port.close(0.5)
+        await self.servers.end_streams()
         self.loop.abandon("the controller is shutting down")
         try:
             await asyncio.wait_for(self.router.close(), MUTATIONS_S)

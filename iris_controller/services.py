@@ -1,0 +1,92 @@
+"""What answers each RPC, put together: every service of the controller and what it needs, registered with one router.
+
+A new RPC is composed here. Must never open a file, a socket or a process: those are handed in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from iris_controller.rpc.attach import WorkerSessions
+from iris_controller.rpc.bundles import Bundles
+from iris_controller.rpc.cluster import About, ClusterService
+from iris_controller.rpc.jobs import JobService
+from iris_controller.rpc.once import Once
+from iris_controller.rpc.query import QueryService
+from iris_controller.rpc.run_spec import RunSpecs
+from iris_controller.rpc.session import Dispatch
+from iris_controller.rpc.tasks import TaskService
+from iris_controller.watch import WatchHub
+from providers.objects import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from iris_controller.boot import Opened
+    from iris_controller.finelog_process import FinelogProcess
+    from iris_controller.loop import ControllerLoop
+    from iris_controller.options import ServeOptions
+    from iris_controller.rpc.dispatch import Router
+    from iris_core.wire.gen.iris.v1 import common_pb2
+
+
+class Services:
+    """The services of one controller process; the parts that live on beyond a call are its attributes."""
+
+    def __init__(
+        self,
+        options: ServeOptions,
+        opened: Opened,
+        loop: ControllerLoop,
+        finelog: FinelogProcess,
+        boot_id: str,
+        started_at_ms: int,
+        problems: Callable[[], list[str]],
+    ) -> None:
+        config = options.config
+        remote = config.remote_state_dir or options.state_dir.absolute().as_uri()
+        specs = RunSpecs(opened.readers, opened.seal, config.task_env)
+        self.bundles = Bundles(open_store(f"{remote.rstrip('/')}/bundles"))
+        self.sessions = WorkerSessions(
+            loop,
+            Dispatch(
+                run_spec=specs.of,
+                token=lambda job, uid: opened.signer.task_token(job.user_id, job.root_job_id, job.job_id, uid),
+                log_addresses=lambda: [finelog.address] if finelog.address else [],
+                controller_boot_id=boot_id,
+                cluster=config.name,
+                dead_after_s=options.dead_after_s,
+            ),
+        )
+        once = Once(opened.readers)
+        self._tasks = TaskService(loop, opened.readers, self.sessions, once, self._revision)
+        self.hub = WatchHub(
+            loop, boot_id, worker_age_ms=self.sessions.age_ms, finished_tasks=self._tasks.finished_tasks
+        )
+        about = About(
+            cluster=config.name,
+            boot_id=boot_id,
+            started_at_ms=started_at_ms,
+            state_dir=str(options.state_dir),
+            problems=problems,
+            finelog_release=lambda: finelog.release,
+        )
+        self._finelog = finelog
+        self._jobs = JobService(loop, opened.readers, opened.seal, self.bundles, once, self.hub.revision)
+        self._cluster = ClusterService(loop, self.sessions, self._tasks, about, self.hub.revision)
+        self._query = QueryService(opened.database)
+
+    def _revision(self) -> common_pb2.Revision:
+        # The hub is made after the services that ask it.
+        return self.hub.revision()
+
+    def register(self, router: Router) -> None:
+        """Makes the router answer every RPC of the controller."""
+        self._jobs.register(router)
+        self._tasks.register(router)
+        self.bundles.register(router)
+        self._cluster.register(router)
+        self._query.register(router)
+        router.add("ControllerService/Watch", self.hub.watch)
+        router.add("WorkerService/Attach", self.sessions.attach)
+        router.add_raw("LogService", self._finelog.current)
