@@ -9,10 +9,11 @@ from __future__ import annotations
 import bisect
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from iris_controller.state.budgets import DEFAULT_BUDGET, Budget, Tally
 from iris_core.model.states import DISPATCHED, JOB_TERMINAL, TaskState
 
 if TYPE_CHECKING:
@@ -68,9 +69,19 @@ class Changes:
     """Workers whose row or usage changed."""
     dispatch: set[str] = field(default_factory=set)
     """Workers whose desired set changed."""
+    budgets: set[str] = field(default_factory=set)
+    """Users whose budget was set."""
 
     def __bool__(self) -> bool:
-        return bool(self.jobs or self.removed_jobs or self.tasks or self.new_jobs or self.workers or self.dispatch)
+        return bool(
+            self.jobs
+            or self.removed_jobs
+            or self.tasks
+            or self.new_jobs
+            or self.workers
+            or self.dispatch
+            or self.budgets
+        )
 
 
 class Model:
@@ -98,6 +109,14 @@ class Model:
         """Workers whose usage changed since the planner last looked; it empties this, and `unplanned_jobs`."""
         self.unplanned_jobs: set[str] = set()
         """Jobs whose pending tasks changed."""
+        self.budgets: dict[str, Budget] = {}
+        """Of users that have a row."""
+        self.budget_defaults = DEFAULT_BUDGET
+        """Of the others; set once, at boot."""
+        self.tally = Tally()
+        self.spent = self.tally.spent
+        self.unplanned_users = self.tally.users
+        """Users whose spend or budget changed since the planner last looked; it empties this, too."""
         self.last_submitted_ms = 0
         self.next_insertion = 0
 
@@ -115,6 +134,10 @@ class Model:
     def usage_of(self, worker_id: str) -> Usage:
         return self.usage.get(worker_id) or Usage()
 
+    def budget_of(self, user_id: str) -> Budget:
+        """The user's budget, or the defaults."""
+        return self.budgets.get(user_id) or replace(self.budget_defaults, user_id=user_id)
+
     def subtree(self, job_id: str) -> Iterator[str]:
         """The job and all its descendants, parents first."""
         stack = [job_id]
@@ -126,7 +149,12 @@ class Model:
     # Loading and applying -----------------------------------------------------------------------------------
 
     def load(
-        self, jobs: Iterable[Job], tasks: Iterable[Task], attempts: Iterable[Attempt], workers: Iterable[Worker]
+        self,
+        jobs: Iterable[Job],
+        tasks: Iterable[Task],
+        attempts: Iterable[Attempt],
+        workers: Iterable[Worker],
+        budgets: Iterable[Budget] = (),
     ) -> None:
         """Fills an empty model. `jobs` oldest first; `tasks` by job and index; `attempts` only unfinished or current ones."""
         for job in jobs:
@@ -135,6 +163,7 @@ class Model:
             self.next_insertion = max(self.next_insertion, job.priority_insertion + job.num_tasks)
         for task in tasks:
             self.tasks.setdefault(task.job_id, []).append(task)
+            self.tally.change(self.jobs[task.job_id], None, task)
         for job_id, rows in self.tasks.items():
             waiting = [t.index for t in rows if t.state is TaskState.PENDING]
             if waiting:
@@ -143,6 +172,7 @@ class Model:
             self._put_attempt(attempt)
         for worker in workers:
             self.workers[worker.worker_id] = worker
+        self.budgets.update((budget.user_id, budget) for budget in budgets)
 
     def apply(self, overlay: Overlay) -> Changes:
         """Makes a committed batch the state, and says what changed."""
@@ -175,6 +205,10 @@ class Model:
             else:
                 self.workers[worker_id] = worker
             changes.workers.add(worker_id)
+        for user_id, budget in overlay.budgets.items():
+            self.budgets[user_id] = budget
+            self.unplanned_users.add(user_id)
+            changes.budgets.add(user_id)
         self.last_submitted_ms = max(self.last_submitted_ms, overlay.last_submitted_ms)
         self.next_insertion = max(self.next_insertion, overlay.next_insertion)
         self._trim(changes)
@@ -188,6 +222,7 @@ class Model:
             self.children.setdefault(job.parent_job_id, set()).add(job.job_id)
         if job.state in JOB_TERMINAL:
             self.tasks.pop(job.job_id, None)
+            self.tally.forget(job)
             if self.pending.pop(job.job_id, None) is not None:
                 self.unplanned_jobs.add(job.job_id)
             self.reasons.pop(job.job_id, None)
@@ -201,6 +236,7 @@ class Model:
             return
         before = rows[index].state is TaskState.PENDING
         after = task.state is TaskState.PENDING
+        self.tally.change(self.jobs[job_id], rows[index], task)
         rows[index] = task
         if before == after:
             return
@@ -257,6 +293,7 @@ class Model:
         if job is None:
             return
         self._count_active(job.user_id, -_is_active(job))
+        self.tally.forget(job)
         self.unplanned_jobs.add(job_id)
         held = [a.uid for a in self.attempts.values() if a.job_id == job_id] if job_id in self.held else []
         for uid in held:

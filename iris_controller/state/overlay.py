@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from iris_controller.state.budgets import Budget
 from iris_controller.state.records import Attempt, Job, Task, Worker, changed
 from iris_core.model.states import JOB_TERMINAL, TaskState
 
@@ -51,6 +52,7 @@ class Overlay:
         self.tasks: dict[tuple[str, int], Task] = {}
         self.attempts: dict[str, Attempt] = {}
         self.workers: dict[str, Worker | None] = {}
+        self.budgets: dict[str, Budget] = {}
         self.audit: list[AuditEvent] = []
         self.answers: list[RequestAnswer] = []
         self.touched_jobs: dict[str, list[int]] = {}
@@ -112,6 +114,10 @@ class Overlay:
             return self.workers[worker_id]
         return self.model.workers.get(worker_id)
 
+    def budget_of(self, user_id: str) -> Budget:
+        """The user's budget, or the defaults."""
+        return self.budgets.get(user_id) or self.model.budget_of(user_id)
+
     def children_of(self, job_id: str) -> list[str]:
         """Direct children, sorted."""
         known = {c for c in self.model.children.get(job_id, ()) if c not in self.deleted_jobs}
@@ -139,6 +145,7 @@ class Overlay:
             or self.tasks
             or self.attempts
             or self.workers
+            or self.budgets
             or self.answers
         )
 
@@ -229,6 +236,13 @@ class Overlay:
     def set_worker(self, worker: Worker, **values: Any) -> Worker:
         new = replace(worker, **values)
         self.workers[worker.worker_id] = new
+        return new
+
+    def put_budget(self, budget: Budget) -> Budget:
+        """Sets a user's budget. Its `updated_at_ms` is moved on where the clock did not, so that it names this version."""
+        before = self.budget_of(budget.user_id)
+        new = replace(budget, updated_at_ms=max(budget.updated_at_ms, before.updated_at_ms + 1))
+        self.budgets[budget.user_id] = new
         return new
 
     def note(self, action: str, entity: str, trigger: str, **values: Any) -> None:

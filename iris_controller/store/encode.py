@@ -139,6 +139,7 @@ UPDATE_COMMITTED = _update(
     ["worker_id"],
     ["committed_cpu_millicores", "committed_mem_bytes", "committed_gpu", "committed_tpu"],
 )
+UPSERT_BUDGETS = _upsert("user_budgets", ["user_id"], ["budget_limit", "max_band", "updated_at_ms"])
 DELETE_JOBS = "DELETE FROM jobs WHERE job_id IN (SELECT value FROM json_each(?))"
 DELETE_WORKERS = "DELETE FROM workers WHERE worker_id IN (SELECT value FROM json_each(?))"
 SET_METADATA = "UPDATE workers SET metadata_proto=? WHERE worker_id=?"
@@ -169,6 +170,9 @@ def statements(overlay: Overlay, now_ms: int, forget_before_ms: int | None = Non
         found.append((UPDATE_COMMITTED, (json.dumps(committed),)))
     if overlay.jobs:
         found.append((UPDATE_JOBS, (json.dumps([_job_row(j) for j in overlay.jobs.values()]),)))
+    if overlay.budgets:
+        rows = [[b.user_id, b.limit, int(b.max_band), b.updated_at_ms] for b in overlay.budgets.values()]
+        found.append((UPSERT_BUDGETS, (json.dumps(rows),)))
     found.extend((INSERT_ANSWER, (a.principal, a.request_id, a.method, a.response, now_ms)) for a in overlay.answers)
     if forget_before_ms is not None:
         found.append((FORGET_ANSWERS, (forget_before_ms,)))

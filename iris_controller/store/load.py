@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 
+from iris_controller.state.budgets import Budget
 from iris_controller.state.model import TERMINAL_KEPT, Model
 from iris_controller.state.records import Attempt, Charge, ChildrenPolicy, Job, JobSpec, Task, Worker
 from iris_core.model.bands import PriorityBand
@@ -47,7 +48,7 @@ def load_model(connection: sqlite3.Connection) -> Model:
         known = {j.job_id for j in jobs}
         jobs.extend(_job(row) for row in connection.execute(STILL_NEEDED) if row["job_id"] not in known)
         jobs.sort(key=lambda j: j.submitted_at_ms)
-        model.load(jobs, _tasks(connection), _attempts(connection), _workers(connection))
+        model.load(jobs, _tasks(connection), _attempts(connection), _workers(connection), _budgets(connection))
         newest = connection.execute(
             "SELECT max(submitted_at_ms), max(priority_insertion + num_tasks) FROM jobs"
         ).fetchone()
@@ -211,3 +212,8 @@ def _workers(connection: sqlite3.Connection) -> Iterator[Worker]:
             build_failures=row["build_failures"],
             excluded=bool(row["excluded"]),
         )
+
+
+def _budgets(connection: sqlite3.Connection) -> Iterator[Budget]:
+    for row in connection.execute("SELECT * FROM user_budgets"):
+        yield Budget(row["user_id"], row["budget_limit"], PriorityBand(row["max_band"]), row["updated_at_ms"])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from iris_controller.scheduling.plan import Planner
 from iris_controller.state import kernel, submit
+from iris_controller.state.budgets import budget_user, task_value
 from iris_controller.state.model import Changes, Model
 from iris_controller.state.observed import Observed
 from iris_controller.state.overlay import Overlay
@@ -174,6 +175,7 @@ def check_invariants(model: Model) -> None:
             assert uids == ([task.attempt_uid] if task.state in ACTIVE else []), f"{task} has {uids}"
     assert not live, f"live attempts without a task: {live}"
     check_usage(model)
+    check_tally(model)
     pending = {
         job_id: [task.index for task in reversed(rows) if task.state is TaskState.PENDING]
         for job_id, rows in model.tasks.items()
@@ -203,6 +205,23 @@ def check_job(model: Model, job: Job) -> None:
     assert list(job.counts) == counts
     assert job.failure_count == sum(task.failure_count for task in rows)
     assert job.preemption_count == sum(task.preemption_count for task in rows)
+
+
+def check_tally(model: Model) -> None:
+    """What users spend, and what runs where, is what a recount over all tasks says."""
+    spent: dict[str, int] = {}
+    running: dict[str, dict[tuple[PriorityBand, str], int]] = {}
+    for job_id, tasks in model.tasks.items():
+        job = model.jobs[job_id]
+        for task in tasks:
+            if task.state in ACTIVE and task.band is not PriorityBand.BATCH:
+                spent[budget_user(job)] = spent.get(budget_user(job), 0) + task_value(job.spec.resources)
+            if task.state is TaskState.RUNNING:
+                buckets = running.setdefault(job_id, {})
+                buckets[(task.band, task.worker_id)] = buckets.get((task.band, task.worker_id), 0) + 1
+    assert model.spent == {user: value for user, value in spent.items() if value}
+    assert model.tally.running == running
+    assert model.tally.running_total == sum(sum(buckets.values()) for buckets in running.values())
 
 
 def check_usage(model: Model) -> None:

@@ -400,6 +400,9 @@ def persisted(model: Model) -> Any:
         {worker_id: usage.copy() for worker_id, usage in model.usage.items() if usage != Usage()},
         dict(model.active),
         dict(model.held),
+        dict(model.spent),
+        {job_id: dict(buckets) for job_id, buckets in model.tally.running.items()},
+        dict(model.budgets),
         {job_id: set(children) for job_id, children in model.children.items() if children},
         {
             worker_id: replace(
