@@ -101,6 +101,15 @@ class ExistingJobPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EXISTING_JOB_POLICY_KEEP: _ClassVar[ExistingJobPolicy]
     EXISTING_JOB_POLICY_RECREATE: _ClassVar[ExistingJobPolicy]
 
+class ContainerProfile(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CONTAINER_PROFILE_UNSPECIFIED: _ClassVar[ContainerProfile]
+    CONTAINER_PROFILE_DEFAULT: _ClassVar[ContainerProfile]
+    CONTAINER_PROFILE_RESTRICTED: _ClassVar[ContainerProfile]
+    CONTAINER_PROFILE_DOCKER_ACCESS: _ClassVar[ContainerProfile]
+    CONTAINER_PROFILE_PRIVILEGED: _ClassVar[ContainerProfile]
+    CONTAINER_PROFILE_GVISOR: _ClassVar[ContainerProfile]
+
 class WorkerHealth(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     WORKER_HEALTH_UNSPECIFIED: _ClassVar[WorkerHealth]
@@ -171,6 +180,12 @@ EXISTING_JOB_POLICY_UNSPECIFIED: ExistingJobPolicy
 EXISTING_JOB_POLICY_ERROR: ExistingJobPolicy
 EXISTING_JOB_POLICY_KEEP: ExistingJobPolicy
 EXISTING_JOB_POLICY_RECREATE: ExistingJobPolicy
+CONTAINER_PROFILE_UNSPECIFIED: ContainerProfile
+CONTAINER_PROFILE_DEFAULT: ContainerProfile
+CONTAINER_PROFILE_RESTRICTED: ContainerProfile
+CONTAINER_PROFILE_DOCKER_ACCESS: ContainerProfile
+CONTAINER_PROFILE_PRIVILEGED: ContainerProfile
+CONTAINER_PROFILE_GVISOR: ContainerProfile
 WORKER_HEALTH_UNSPECIFIED: WorkerHealth
 WORKER_HEALTH_HEALTHY: WorkerHealth
 WORKER_HEALTH_DEGRADED: WorkerHealth

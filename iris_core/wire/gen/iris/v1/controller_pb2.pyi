@@ -37,7 +37,7 @@ class Command(_message.Message):
     def __init__(self, argv: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Entrypoint(_message.Message):
-    __slots__ = ("run_command", "workdir_files")
+    __slots__ = ("run_command", "workdir_files", "workdir_file_refs")
     class WorkdirFilesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -45,11 +45,20 @@ class Entrypoint(_message.Message):
         key: str
         value: bytes
         def __init__(self, key: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
+    class WorkdirFileRefsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     RUN_COMMAND_FIELD_NUMBER: _ClassVar[int]
     WORKDIR_FILES_FIELD_NUMBER: _ClassVar[int]
+    WORKDIR_FILE_REFS_FIELD_NUMBER: _ClassVar[int]
     run_command: Command
     workdir_files: _containers.ScalarMap[str, bytes]
-    def __init__(self, run_command: _Optional[_Union[Command, _Mapping]] = ..., workdir_files: _Optional[_Mapping[str, bytes]] = ...) -> None: ...
+    workdir_file_refs: _containers.ScalarMap[str, str]
+    def __init__(self, run_command: _Optional[_Union[Command, _Mapping]] = ..., workdir_files: _Optional[_Mapping[str, bytes]] = ..., workdir_file_refs: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Environment(_message.Message):
     __slots__ = ("env_vars", "setup_scripts")
@@ -73,7 +82,7 @@ class CoschedulingConfig(_message.Message):
     def __init__(self, group_by: _Optional[str] = ...) -> None: ...
 
 class LaunchJobRequest(_message.Message):
-    __slots__ = ("name", "entrypoint", "resources", "environment", "bundle_id", "ports", "constraints", "replicas", "max_retries_failure", "max_retries_preemption", "max_task_failures", "timeout_ms", "scheduling_timeout_ms", "preemption_policy", "existing_job_policy", "priority_band", "submit_argv", "coscheduling", "request_id")
+    __slots__ = ("name", "entrypoint", "resources", "environment", "bundle_id", "ports", "constraints", "replicas", "max_retries_failure", "max_retries_preemption", "max_task_failures", "timeout_ms", "scheduling_timeout_ms", "preemption_policy", "existing_job_policy", "priority_band", "submit_argv", "coscheduling", "task_image", "container_profile", "client_revision_date", "system_reason", "inherit_workspace", "request_id")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ENTRYPOINT_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
@@ -92,6 +101,11 @@ class LaunchJobRequest(_message.Message):
     PRIORITY_BAND_FIELD_NUMBER: _ClassVar[int]
     SUBMIT_ARGV_FIELD_NUMBER: _ClassVar[int]
     COSCHEDULING_FIELD_NUMBER: _ClassVar[int]
+    TASK_IMAGE_FIELD_NUMBER: _ClassVar[int]
+    CONTAINER_PROFILE_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_REVISION_DATE_FIELD_NUMBER: _ClassVar[int]
+    SYSTEM_REASON_FIELD_NUMBER: _ClassVar[int]
+    INHERIT_WORKSPACE_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     name: str
     entrypoint: Entrypoint
@@ -111,16 +125,23 @@ class LaunchJobRequest(_message.Message):
     priority_band: _common_pb2.PriorityBand
     submit_argv: _containers.RepeatedScalarFieldContainer[str]
     coscheduling: CoschedulingConfig
+    task_image: str
+    container_profile: _common_pb2.ContainerProfile
+    client_revision_date: str
+    system_reason: str
+    inherit_workspace: bool
     request_id: str
-    def __init__(self, name: _Optional[str] = ..., entrypoint: _Optional[_Union[Entrypoint, _Mapping]] = ..., resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., bundle_id: _Optional[str] = ..., ports: _Optional[_Iterable[str]] = ..., constraints: _Optional[_Iterable[_Union[_common_pb2.Constraint, _Mapping]]] = ..., replicas: _Optional[int] = ..., max_retries_failure: _Optional[int] = ..., max_retries_preemption: _Optional[int] = ..., max_task_failures: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., scheduling_timeout_ms: _Optional[int] = ..., preemption_policy: _Optional[_Union[_common_pb2.JobPreemptionPolicy, str]] = ..., existing_job_policy: _Optional[_Union[_common_pb2.ExistingJobPolicy, str]] = ..., priority_band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ..., submit_argv: _Optional[_Iterable[str]] = ..., coscheduling: _Optional[_Union[CoschedulingConfig, _Mapping]] = ..., request_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., entrypoint: _Optional[_Union[Entrypoint, _Mapping]] = ..., resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., bundle_id: _Optional[str] = ..., ports: _Optional[_Iterable[str]] = ..., constraints: _Optional[_Iterable[_Union[_common_pb2.Constraint, _Mapping]]] = ..., replicas: _Optional[int] = ..., max_retries_failure: _Optional[int] = ..., max_retries_preemption: _Optional[int] = ..., max_task_failures: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., scheduling_timeout_ms: _Optional[int] = ..., preemption_policy: _Optional[_Union[_common_pb2.JobPreemptionPolicy, str]] = ..., existing_job_policy: _Optional[_Union[_common_pb2.ExistingJobPolicy, str]] = ..., priority_band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ..., submit_argv: _Optional[_Iterable[str]] = ..., coscheduling: _Optional[_Union[CoschedulingConfig, _Mapping]] = ..., task_image: _Optional[str] = ..., container_profile: _Optional[_Union[_common_pb2.ContainerProfile, str]] = ..., client_revision_date: _Optional[str] = ..., system_reason: _Optional[str] = ..., inherit_workspace: _Optional[bool] = ..., request_id: _Optional[str] = ...) -> None: ...
 
 class LaunchJobResponse(_message.Message):
-    __slots__ = ("job_id", "incarnation")
+    __slots__ = ("job_id", "incarnation", "warnings")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     incarnation: int
-    def __init__(self, job_id: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class StatBundleRequest(_message.Message):
     __slots__ = ("bundle_id",)
@@ -496,7 +517,7 @@ class GetProcessStatusResponse(_message.Message):
     def __init__(self, process: _Optional[_Union[_common_pb2.ProcessInfo, _Mapping]] = ...) -> None: ...
 
 class WorkerStatus(_message.Message):
-    __slots__ = ("worker_id", "address", "health", "health_reason", "hostname", "total", "committed", "running_tasks", "attributes", "last_message_age_ms", "boot_id", "pid", "version", "release", "attached", "build_failures")
+    __slots__ = ("worker_id", "address", "health", "health_reason", "hostname", "total", "committed", "running_tasks", "attributes", "last_message_age_ms", "boot_id", "pid", "version", "release", "attached", "build_failures", "stopping")
     class AttributesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -520,6 +541,7 @@ class WorkerStatus(_message.Message):
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     ATTACHED_FIELD_NUMBER: _ClassVar[int]
     BUILD_FAILURES_FIELD_NUMBER: _ClassVar[int]
+    STOPPING_FIELD_NUMBER: _ClassVar[int]
     worker_id: str
     address: str
     health: _common_pb2.WorkerHealth
@@ -536,7 +558,8 @@ class WorkerStatus(_message.Message):
     release: str
     attached: bool
     build_failures: int
-    def __init__(self, worker_id: _Optional[str] = ..., address: _Optional[str] = ..., health: _Optional[_Union[_common_pb2.WorkerHealth, str]] = ..., health_reason: _Optional[str] = ..., hostname: _Optional[str] = ..., total: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., committed: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., running_tasks: _Optional[int] = ..., attributes: _Optional[_Mapping[str, _common_pb2.AttributeValue]] = ..., last_message_age_ms: _Optional[int] = ..., boot_id: _Optional[str] = ..., pid: _Optional[int] = ..., version: _Optional[str] = ..., release: _Optional[str] = ..., attached: _Optional[bool] = ..., build_failures: _Optional[int] = ...) -> None: ...
+    stopping: bool
+    def __init__(self, worker_id: _Optional[str] = ..., address: _Optional[str] = ..., health: _Optional[_Union[_common_pb2.WorkerHealth, str]] = ..., health_reason: _Optional[str] = ..., hostname: _Optional[str] = ..., total: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., committed: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., running_tasks: _Optional[int] = ..., attributes: _Optional[_Mapping[str, _common_pb2.AttributeValue]] = ..., last_message_age_ms: _Optional[int] = ..., boot_id: _Optional[str] = ..., pid: _Optional[int] = ..., version: _Optional[str] = ..., release: _Optional[str] = ..., attached: _Optional[bool] = ..., build_failures: _Optional[int] = ..., stopping: _Optional[bool] = ...) -> None: ...
 
 class ListWorkersRequest(_message.Message):
     __slots__ = ("filter", "page_size", "page_token")

@@ -110,18 +110,20 @@ class WorkerReport(_message.Message):
     def __init__(self, observations: _Optional[_Iterable[_Union[Observation, _Mapping]]] = ..., applied_generation: _Optional[int] = ...) -> None: ...
 
 class WorkerHeartbeat(_message.Message):
-    __slots__ = ("applied_generation", "healthy", "health_error", "memory_used_bytes", "cpu_millicores")
+    __slots__ = ("applied_generation", "healthy", "health_error", "memory_used_bytes", "cpu_millicores", "stopping")
     APPLIED_GENERATION_FIELD_NUMBER: _ClassVar[int]
     HEALTHY_FIELD_NUMBER: _ClassVar[int]
     HEALTH_ERROR_FIELD_NUMBER: _ClassVar[int]
     MEMORY_USED_BYTES_FIELD_NUMBER: _ClassVar[int]
     CPU_MILLICORES_FIELD_NUMBER: _ClassVar[int]
+    STOPPING_FIELD_NUMBER: _ClassVar[int]
     applied_generation: int
     healthy: bool
     health_error: str
     memory_used_bytes: int
     cpu_millicores: int
-    def __init__(self, applied_generation: _Optional[int] = ..., healthy: _Optional[bool] = ..., health_error: _Optional[str] = ..., memory_used_bytes: _Optional[int] = ..., cpu_millicores: _Optional[int] = ...) -> None: ...
+    stopping: bool
+    def __init__(self, applied_generation: _Optional[int] = ..., healthy: _Optional[bool] = ..., health_error: _Optional[str] = ..., memory_used_bytes: _Optional[int] = ..., cpu_millicores: _Optional[int] = ..., stopping: _Optional[bool] = ...) -> None: ...
 
 class WorkerReply(_message.Message):
     __slots__ = ("request_id", "error", "exec", "process")
