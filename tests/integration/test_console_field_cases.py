@@ -189,3 +189,46 @@ def test_a_long_log_is_never_empty_and_its_first_line_is_found(terminal: Termina
     assert int(rss.split()[1]) < 200_000
     terminal.keys(":", "q", "Enter")
     assert terminal.end() == 0
+
+
+def test_a_frozen_cluster_is_left_and_found_again(terminal: Terminal, tmp_path: Path) -> None:
+    """C54: going from a cluster that no longer answers to another one and back, without a wait and without a mix-up."""
+    clusters = terminal.place.home / ".config" / "iris" / "clusters"
+    clusters.mkdir(parents=True)
+    sides: dict[str, Served] = {}
+    try:
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            side = sides[name] = Served(tmp_path / name, workers=1)
+            side.start()
+            (clusters / f"{name}.yaml").write_text(side.config.read_text().replace("name: served", f"name: {name}"))
+            submit(side, f"/t/only-{name}", "sleep", "600")
+        frozen = sides["a"].process
+        assert frozen is not None
+        terminal.run(f"{IRIS} --cluster a")
+        terminal.until(lambda s: "/t/only-a" in s and "running" in s and "LIVE" in s, "the job of a")
+        frozen.send_signal(signal.SIGSTOP)
+        terminal.until(lambda s: "STALE" in s, "that a is stale", within_s=20)
+        began = time.monotonic()
+        terminal.keys(":", "cluster b", "Enter")
+        screen = terminal.until(lambda s: "/t/only-b" in s and "LIVE" in s, "the job of b", within_s=30)
+        assert "/t/only-a" not in screen
+        terminal.keys("?")
+        terminal.until(lambda s: "Clear the filter" in s, "the help")
+        terminal.keys("Escape", ":", "cluster a", "Enter")
+        screen = terminal.until(lambda s: "/t/only-a" in s and "STALE" in s, "the old data of a, marked", within_s=30)
+        assert time.monotonic() - began < 45, "nothing waited for the frozen side"
+        assert "/t/only-b" not in screen
+        frozen.send_signal(signal.SIGCONT)
+        screen = terminal.until(lambda s: "LIVE" in s, "that a is live again")
+        assert screen.count("/t/only-a") == 2, "one row, and the line about the selected one"
+        frozen.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        terminal.keys(":", "q", "Enter")
+        assert terminal.end() == 0
+        assert time.monotonic() - began < 8, "quitting does not wait for a dead side"
+    finally:
+        for side in sides.values():
+            if side.process is not None and side.process.poll() is None:
+                side.process.send_signal(signal.SIGCONT)
+            side.end()

@@ -213,3 +213,25 @@ async def test_an_exec_is_not_run_twice_for_a_repeat(tmp_path: Path) -> None:
             sessions.request = real  # type: ignore[method-assign]
         assert [a.exit_code for a in answers] == [7] * 4
         assert len(asked) == 1
+
+
+async def test_of_two_submits_of_one_name_at_the_same_moment_one_is_the_job(tmp_path: Path) -> None:
+    """C03: the other is told that the job is there and running; the first is not hurt by it."""
+    async with rig(tmp_path) as r, r.worker():
+        for number in range(20):
+            name = f"/t/twin{number}"
+            answers = await asyncio.gather(*(r.launch(name) for _ in range(2)), return_exceptions=True)
+            refused = [a for a in answers if isinstance(a, BaseException)]
+            assert len(refused) == 1, answers
+            error = refused[0]
+            assert isinstance(error, RpcFailed)
+            assert error.status == "ALREADY_EXISTS"
+            assert name in error.message
+            status = await r.until_state(name, common_pb2.JOB_STATE_SUCCEEDED)
+            assert status.num_tasks == 1
+        connection = sqlite3.connect(tmp_path / "db" / "controller.sqlite3")
+        rows = connection.execute("SELECT count(*), count(DISTINCT job_id) FROM jobs").fetchone()
+        attempts = connection.execute("SELECT count(*) FROM task_attempts").fetchone()[0]
+        connection.close()
+        assert rows == (20, 20)
+        assert attempts == 20, "each ran once"

@@ -17,6 +17,7 @@ import pytest
 
 from iris_core.wire.gen.iris.v1 import common_pb2
 from tests.conftest import RequireService
+from tests.integration.local_cluster import Place
 from tests.integration.served import Served, launch, served, wait_jobs
 
 
@@ -223,3 +224,29 @@ def test_an_idle_controller_stops_within_seconds(tmp_path: Path) -> None:
     assert time.monotonic() - started < 15
     assert environment.running_supervisors(), "workers outlive the controller"
     environment.end()
+
+
+def test_a_controller_on_ipv6_alone_is_reached_by_every_right_spelling(tmp_path: Path) -> None:
+    """C43: the host is never cut at a colon; workers reach it too; nothing listens on IPv4."""
+    with served(tmp_path, workers=1, extra=("--host", "::1")) as s:
+        assert f"http://[::1]:{s.port}" in s.log()
+        place = Place(tmp_path / "place")
+        for text, code in [
+            (f"http://[::1]:{s.port}", 0),
+            (f"http://[::1]:{s.port}/", 0),
+            (f"http://localhost:{s.port}", 0),
+            (f"[::1]:{s.port}", 0),
+            (f"http://[::1%lo]:{s.port}", 0),
+            (f"http://::1:{s.port}", 2),
+            (f"http://127.0.0.1:{s.port}", 1),
+        ]:
+            done = place.run(f"--controller-url={text}", "cluster", "status")
+            assert done.code == code, (text, done.out, done.err)
+            if code == 2:
+                assert f"http://[::1]:{s.port}" in done.err, "the right spelling"
+            if code == 1:
+                assert f"127.0.0.1:{s.port}" in done.err
+                assert "Traceback" not in done.err
+        done = place.run(f"--controller-url=http://[::1]:{s.port}", "job", "run", "--no-sync", "--", "echo", "six")
+        assert done.code == 0, done.err
+        assert done.out.endswith("| six\n"), done.out
