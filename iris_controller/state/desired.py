@@ -44,9 +44,17 @@ def desired_for(model: Model, worker_id: str) -> list[Desired]:
     """The complete desired set of a worker, oldest attempt first (control-plane §4.1).
 
     ASSIGNED is to be run and BUILDING or RUNNING kept. An attempt that ended by decision of the controller is to be stopped until
-    the worker confirms that it is gone.
+    the worker confirms that it is gone. One that is withheld is not in the set: the worker has not heard of it yet.
     """
-    return [_desired(attempt) for attempt in model.attempts_on(worker_id)]
+    return [_desired(attempt) for attempt in model.attempts_on(worker_id) if not withheld(model, attempt)]
+
+
+def withheld(model: Model, attempt: Attempt) -> bool:
+    """Whether an attempt is not dispatched yet because one that was preempted for it is still on its worker (control-plane §2.7).
+
+    An attempt that was dispatched once is never withheld again: what it displaced is gone for good.
+    """
+    return attempt.state is TaskState.ASSIGNED and any(uid in model.attempts for uid in attempt.displaces)
 
 
 def _desired(attempt: Attempt) -> Desired:

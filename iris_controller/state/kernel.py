@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from iris_controller.state.desired import StopReason
 from iris_controller.state.ending import end_tree, latest, live_attempt, stop_task
+from iris_controller.state.expiry import expire_scheduling
 from iris_controller.state.observed import (
     WORKER_LOST_SPEC,
     FailureKind,
@@ -21,6 +22,7 @@ from iris_controller.state.observed import (
     reported_state,
 )
 from iris_controller.state.placing import assign, assign_gang
+from iris_controller.state.preempting import displace
 from iris_controller.state.records import Attempt, Charge, Job, Task
 from iris_controller.state.rollup import settle
 from iris_controller.state.staging import count_staging_failure, forgive_staging_failures
@@ -38,6 +40,7 @@ __all__ = [
     "attempts_missing",
     "cancel",
     "complete",
+    "displace",
     "expire_scheduling",
     "observe",
     "settle",
@@ -127,34 +130,6 @@ def time_out(o: Overlay, attempt_uid: str, now_ms: int) -> bool:
     )
     o.note("task_timeout", task.task_id, "timer", attempt=attempt.number, worker=attempt.worker_id, reason=error)
     return True
-
-
-def expire_scheduling(o: Overlay, job_id: str, now_ms: int) -> int:
-    """Ends the pending tasks of a job whose scheduling deadline passed: UNSCHEDULABLE. Returns how many.
-
-    Whether the deadline passed is the caller's timer to know: it is monotonic, `now_ms` is not (DESIGN §5.16).
-    """
-    job = o.job(job_id)
-    if job is None or job.state in JOB_TERMINAL:
-        return 0
-    error = f"not scheduled within {format_duration(job.spec.scheduling_timeout_ms, exact=True)}"
-    waiting = o.model.reasons.get(job_id)
-    if waiting:
-        error = f"{error}: {waiting}"
-    expired = [task for task in o.tasks_of(job_id) if task.state is TaskState.PENDING]
-    for task in expired:
-        stop_task(
-            o,
-            task,
-            TaskState.UNSCHEDULABLE,
-            now_ms,
-            stop=StopReason.UNSPECIFIED,
-            reason="unschedulable",
-            error=error,
-        )
-    if expired:
-        o.note("task_unschedulable", expired[0].task_id, "timer", tasks=len(expired), reason=error)
-    return len(expired)
 
 
 def cancel(o: Overlay, job_id: str, trigger: str, reason: str, now_ms: int) -> list[str]:

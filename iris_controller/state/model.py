@@ -14,7 +14,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from iris_controller.state.budgets import DEFAULT_BUDGET, Budget, Tally
-from iris_core.model.states import DISPATCHED, JOB_TERMINAL, TaskState
+from iris_controller.state.occupants import Occupants
+from iris_core.model.states import ACTIVE, DISPATCHED, JOB_TERMINAL, TaskState
 
 if TYPE_CHECKING:
     from iris_controller.state.overlay import Overlay
@@ -92,7 +93,7 @@ class Model:
         self.terminal: OrderedDict[str, None] = OrderedDict()
         self.children: dict[str, set[str]] = {}
         self.active: dict[str, int] = {}
-        """Non-terminal jobs per user."""
+        """Unfinished tasks per owner of their job."""
         self.tasks: dict[str, list[Task]] = {}
         self.attempts: dict[str, Attempt] = {}
         self.workers: dict[str, Worker] = {}
@@ -100,6 +101,8 @@ class Model:
         """Unfinished attempts per worker, in order of creation."""
         self.held: dict[str, int] = {}
         """Unfinished attempts per job; also of jobs that have ended."""
+        self.occupants = Occupants()
+        """Active attempts by worker and stamped band."""
         self.usage: dict[str, Usage] = {}
         self.pending: dict[str, list[int]] = {}
         """Pending task indices per job, descending, so that the next one is at the end."""
@@ -216,7 +219,7 @@ class Model:
 
     def _put_job(self, job: Job) -> None:
         before = self.jobs.get(job.job_id)
-        self._count_active(job.user_id, (job.state not in JOB_TERMINAL) - _is_active(before))
+        self._count_active(job.user_id, job.unfinished - (before.unfinished if before is not None else 0))
         self.jobs[job.job_id] = job
         if job.parent_job_id is not None:
             self.children.setdefault(job.parent_job_id, set()).add(job.job_id)
@@ -254,6 +257,11 @@ class Model:
 
     def _put_attempt(self, attempt: Attempt) -> None:
         old = self.attempts.get(attempt.uid)
+        task = self.task(attempt.job_id, attempt.task_index) if attempt.state in ACTIVE else None
+        if task is not None:
+            self.occupants.put(attempt.uid, attempt.worker_id, task.band)
+        else:
+            self.occupants.drop(attempt.uid, attempt.worker_id)
         usage = self.usage.setdefault(attempt.worker_id, Usage())
         self.unplanned_workers.add(attempt.worker_id)
         if old is not None and old.finished_at_ms is None:
@@ -292,13 +300,14 @@ class Model:
         job = self.jobs.get(job_id)
         if job is None:
             return
-        self._count_active(job.user_id, -_is_active(job))
+        self._count_active(job.user_id, -job.unfinished)
         self.tally.forget(job)
         self.unplanned_jobs.add(job_id)
         held = [a.uid for a in self.attempts.values() if a.job_id == job_id] if job_id in self.held else []
         for uid in held:
             attempt = self.attempts.pop(uid)
             self.by_worker.get(attempt.worker_id, {}).pop(uid, None)
+            self.occupants.drop(uid, attempt.worker_id)
             self.usage[attempt.worker_id].add(attempt.resources, -1, self._is_setting_up(attempt))
             self.unplanned_workers.add(attempt.worker_id)
             self._hold(job_id, -1)
@@ -332,7 +341,3 @@ class Model:
             self.children.pop(job_id, None)
             changes.removed_jobs.add(job_id)
             excess -= 1
-
-
-def _is_active(job: Job | None) -> bool:
-    return job is not None and job.state not in JOB_TERMINAL

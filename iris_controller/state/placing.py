@@ -7,23 +7,36 @@ has room: that is the planner's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from iris_controller.state.ending import latest
 from iris_controller.state.records import Attempt, Task
 from iris_core.model.states import JOB_TERMINAL, TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from iris_controller.state.overlay import Overlay
     from iris_controller.state.records import Job, Worker
+    from iris_core.model.bands import PriorityBand
+
+Displaced = tuple[str, ...]
+NOBODY: Final[Mapping[str, Displaced]] = {}
 
 
-def assign(o: Overlay, task: Task, worker_id: str, uid: str, now_ms: int) -> Attempt | None:
+def assign(
+    o: Overlay,
+    task: Task,
+    worker_id: str,
+    uid: str,
+    now_ms: int,
+    band: PriorityBand | None = None,
+    displaces: Displaced = (),
+) -> Attempt | None:
     """Binds a pending task to a worker as a new attempt.
 
-    None, and nothing changed, when the task is no longer pending, its job is over, or the worker takes no work now; also for
+    `band` is the effective one that the task is stamped with, the job's own when not given (control-plane §2.3). `displaces` are
+    the attempts on that worker whose end it waits for. None, and nothing changed, when the task is no longer pending, its job is over, or the worker takes no work now; also for
     a member of a gang, which is never placed alone.
 
     Raises:
@@ -36,11 +49,20 @@ def assign(o: Overlay, task: Task, worker_id: str, uid: str, now_ms: int) -> Att
         return None
     if job.spec.group_by or _open_worker(o, worker_id) is None:
         return None
-    return _bind(o, job, current, worker_id, uid, now_ms)
+    return _bind(o, job, current, worker_id, uid, now_ms, band, displaces)
 
 
-def assign_gang(o: Overlay, job_id: str, places: Sequence[tuple[int, str, str]], now_ms: int) -> list[Attempt]:
+def assign_gang(
+    o: Overlay,
+    job_id: str,
+    places: Sequence[tuple[int, str, str]],
+    now_ms: int,
+    band: PriorityBand | None = None,
+    displaces: Mapping[str, Displaced] = NOBODY,
+) -> list[Attempt]:
     """Binds all pending tasks of a gang, each to its worker: `places` are (task index, worker id, attempt uid).
+
+    `band` as in `assign`; `displaces` by worker.
 
     Empty, and nothing changed, unless the places are exactly the pending tasks, no other task is on a worker or lost, every
     worker takes work now, and all of them have the same value for the gang's `group_by`.
@@ -67,7 +89,11 @@ def assign_gang(o: Overlay, job_id: str, places: Sequence[tuple[int, str, str]],
         return []
     if any(task.state is not TaskState.PENDING for task in tasks):
         return []
-    return [_bind(o, job, task, *wanted[task.index], now_ms) for task in tasks]
+    return [
+        _bind(o, job, task, worker_id, uid, now_ms, band, displaces.get(worker_id, ()))
+        for task in tasks
+        for worker_id, uid in (wanted[task.index],)
+    ]
 
 
 def _check_uid(o: Overlay, uid: str) -> None:
@@ -81,7 +107,16 @@ def _open_worker(o: Overlay, worker_id: str) -> Worker | None:
     return worker if worker is not None and worker.placeable and not worker.excluded else None
 
 
-def _bind(o: Overlay, job: Job, task: Task, worker_id: str, uid: str, now_ms: int) -> Attempt:
+def _bind(
+    o: Overlay,
+    job: Job,
+    task: Task,
+    worker_id: str,
+    uid: str,
+    now_ms: int,
+    band: PriorityBand | None,
+    displaces: Displaced,
+) -> Attempt:
     attempt = Attempt(
         uid=uid,
         job_id=task.job_id,
@@ -90,6 +125,7 @@ def _bind(o: Overlay, job: Job, task: Task, worker_id: str, uid: str, now_ms: in
         worker_id=worker_id,
         created_at_ms=latest(now_ms, task.submitted_at_ms),
         resources=job.spec.resources,
+        displaces=displaces,
     )
     o.add_attempt(attempt)
     o.put_task(
@@ -102,7 +138,7 @@ def _bind(o: Overlay, job: Job, task: Task, worker_id: str, uid: str, now_ms: in
             attempt_number=attempt.number,
             attempt_uid=uid,
             worker_id=worker_id,
-            band=job.spec.band,
+            band=job.spec.band if band is None else band,
             failure_count=task.failure_count,
             preemption_count=task.preemption_count,
         ),

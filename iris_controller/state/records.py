@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 from iris_core.model.bands import PriorityBand
 from iris_core.model.resources import Resources
-from iris_core.model.states import JobState, TaskState, WorkerHealth
+from iris_core.model.states import JOB_TERMINAL, NON_TERMINAL, JobState, TaskState, WorkerHealth
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,12 +111,19 @@ class Job:
     started_at_ms: int | None = None
     finished_at_ms: int | None = None
     scheduling_deadline_ms: int | None = None
+    scheduling_expired: bool = False
+    """The deadline has passed: a task that waits, or that comes back to the queue, is UNSCHEDULABLE."""
     error: str | None = None
     exit_code: int | None = None
     counts: tuple[int, ...] = (0,) * 13
     """Tasks by TaskState number."""
     failure_count: int = 0
     preemption_count: int = 0
+
+    @property
+    def unfinished(self) -> int:
+        """Tasks that have not ended."""
+        return 0 if self.state in JOB_TERMINAL else sum(self.counts[state] for state in NON_TERMINAL)
 
 
 @record
@@ -167,6 +174,8 @@ class Attempt:
     log_lines: int | None = None
     stop_reason: int = 0
     """`StopReason` on the wire, once the controller wants it stopped."""
+    displaces: tuple[str, ...] = ()
+    """Attempts on the same worker that were preempted for this one: until the last of them is gone it is not dispatched."""
 
     @property
     def task_id(self) -> str:

@@ -19,7 +19,7 @@ from iris_core.model.bands import PriorityBand
 from iris_core.model.resources import Device
 from iris_core.model.states import TaskState
 from iris_core.wire.convert import resources_to_wire, value_to_wire
-from iris_core.wire.gen.iris.v1 import controller_pb2, worker_pb2
+from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2, worker_pb2
 
 
 def _upsert(table: str, keys: Sequence[str], columns: Sequence[str]) -> str:
@@ -56,13 +56,15 @@ UPDATE_JOBS = _update(
         "task_counts_json",
         "failure_count",
         "preemption_count",
+        "scheduling_expired",
     ],
 )
 INSERT_CONFIG = (
     "INSERT INTO job_config (job_id, name, res_cpu_millicores, res_memory_bytes, res_disk_bytes, res_device_json,"
     " constraints_json, max_task_failures, max_retries_failure, max_retries_preemption, timeout_ms, scheduling_timeout_ms,"
     " entrypoint_json, environment_json, bundle_id, ports_json, preemption_policy, existing_job_policy, priority_band,"
-    " submit_argv_json, has_coscheduling, coscheduling_group_by) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+    " submit_argv_json, has_coscheduling, coscheduling_group_by, task_image, container_profile, fail_if_exists)"
+    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 )
 INSERT_FILE = "INSERT INTO job_workdir_files (job_id, filename, data) VALUES (?,?,?)"
 INSERT_TASKS = (
@@ -107,6 +109,7 @@ UPSERT_ATTEMPTS = _upsert(
         "memory_peak_bytes",
         "log_lines",
         "stop_reason",
+        "displaces_json",
     ],
 )
 UPSERT_WORKERS = _upsert(
@@ -242,6 +245,9 @@ def _new_job(job: Job, files: dict[str, bytes]) -> list[Statement]:
                 json.dumps(list(request.submit_argv)),
                 int(bool(spec.group_by)),
                 spec.group_by,
+                request.task_image,
+                int(request.container_profile),
+                int(request.existing_job_policy == common_pb2.EXISTING_JOB_POLICY_ERROR),
             ),
         ),
     ]
@@ -279,6 +285,7 @@ def _job_row(job: Job) -> list[object]:
         json.dumps(counts),
         job.failure_count,
         job.preemption_count,
+        int(job.scheduling_expired),
     ]
 
 
@@ -320,6 +327,7 @@ def _attempt_row(attempt: Attempt) -> list[object]:
         attempt.memory_peak_bytes,
         attempt.log_lines,
         attempt.stop_reason,
+        json.dumps(attempt.displaces) if attempt.displaces else "[]",
     ]
 
 

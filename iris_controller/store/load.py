@@ -119,6 +119,7 @@ def _job(row: sqlite3.Row) -> Job:
         started_at_ms=row["started_at_ms"],
         finished_at_ms=row["finished_at_ms"],
         scheduling_deadline_ms=row["scheduling_deadline_epoch_ms"],
+        scheduling_expired=bool(row["scheduling_expired"]),
         error=row["error"],
         exit_code=row["exit_code"],
         counts=counts_from_json(row["task_counts_json"]),
@@ -182,6 +183,7 @@ def _attempts(connection: sqlite3.Connection) -> Iterator[Attempt]:
             memory_peak_bytes=row["memory_peak_bytes"],
             log_lines=row["log_lines"],
             stop_reason=row["stop_reason"],
+            displaces=tuple(json.loads(row["displaces_json"])),
         )
 
 

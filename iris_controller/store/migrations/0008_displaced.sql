@@ -1,0 +1,1 @@
+ALTER TABLE task_attempts ADD COLUMN displaces_json TEXT NOT NULL DEFAULT '[]';
