@@ -1,3 +1,5 @@
+from iris_core.wire.gen.iris.v1 import backends_pb2 as _backends_pb2
+from iris_core.wire.gen.iris.v1 import budgets_pb2 as _budgets_pb2
 from iris_core.wire.gen.iris.v1 import common_pb2 as _common_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -616,7 +618,7 @@ class RunningBucket(_message.Message):
     def __init__(self, band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ..., user_id: _Optional[str] = ..., worker_id: _Optional[str] = ..., job_id: _Optional[str] = ..., backend_id: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
 
 class QueueEntry(_message.Message):
-    __slots__ = ("position", "job_id", "count", "band", "user_id", "resources", "constraints", "reason")
+    __slots__ = ("position", "job_id", "count", "band", "user_id", "resources", "constraints", "reason", "requested_band")
     POSITION_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -625,6 +627,7 @@ class QueueEntry(_message.Message):
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     CONSTRAINTS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    REQUESTED_BAND_FIELD_NUMBER: _ClassVar[int]
     position: int
     job_id: str
     count: int
@@ -633,16 +636,19 @@ class QueueEntry(_message.Message):
     resources: _common_pb2.Resources
     constraints: _containers.RepeatedCompositeFieldContainer[_common_pb2.Constraint]
     reason: str
-    def __init__(self, position: _Optional[int] = ..., job_id: _Optional[str] = ..., count: _Optional[int] = ..., band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ..., user_id: _Optional[str] = ..., resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., constraints: _Optional[_Iterable[_Union[_common_pb2.Constraint, _Mapping]]] = ..., reason: _Optional[str] = ...) -> None: ...
+    requested_band: _common_pb2.PriorityBand
+    def __init__(self, position: _Optional[int] = ..., job_id: _Optional[str] = ..., count: _Optional[int] = ..., band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ..., user_id: _Optional[str] = ..., resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., constraints: _Optional[_Iterable[_Union[_common_pb2.Constraint, _Mapping]]] = ..., reason: _Optional[str] = ..., requested_band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ...) -> None: ...
 
 class GetSchedulerStateRequest(_message.Message):
-    __slots__ = ("max_queue",)
+    __slots__ = ("max_queue", "max_running_buckets")
     MAX_QUEUE_FIELD_NUMBER: _ClassVar[int]
+    MAX_RUNNING_BUCKETS_FIELD_NUMBER: _ClassVar[int]
     max_queue: int
-    def __init__(self, max_queue: _Optional[int] = ...) -> None: ...
+    max_running_buckets: int
+    def __init__(self, max_queue: _Optional[int] = ..., max_running_buckets: _Optional[int] = ...) -> None: ...
 
 class GetSchedulerStateResponse(_message.Message):
-    __slots__ = ("total_pending", "total_running", "pending_buckets", "running_buckets", "pending_queue", "queue_capped", "revision")
+    __slots__ = ("total_pending", "total_running", "pending_buckets", "running_buckets", "pending_queue", "queue_capped", "revision", "user_budgets", "running_capped")
     TOTAL_PENDING_FIELD_NUMBER: _ClassVar[int]
     TOTAL_RUNNING_FIELD_NUMBER: _ClassVar[int]
     PENDING_BUCKETS_FIELD_NUMBER: _ClassVar[int]
@@ -650,6 +656,8 @@ class GetSchedulerStateResponse(_message.Message):
     PENDING_QUEUE_FIELD_NUMBER: _ClassVar[int]
     QUEUE_CAPPED_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    USER_BUDGETS_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_CAPPED_FIELD_NUMBER: _ClassVar[int]
     total_pending: int
     total_running: int
     pending_buckets: _containers.RepeatedCompositeFieldContainer[PendingBucket]
@@ -657,7 +665,9 @@ class GetSchedulerStateResponse(_message.Message):
     pending_queue: _containers.RepeatedCompositeFieldContainer[QueueEntry]
     queue_capped: bool
     revision: _common_pb2.Revision
-    def __init__(self, total_pending: _Optional[int] = ..., total_running: _Optional[int] = ..., pending_buckets: _Optional[_Iterable[_Union[PendingBucket, _Mapping]]] = ..., running_buckets: _Optional[_Iterable[_Union[RunningBucket, _Mapping]]] = ..., pending_queue: _Optional[_Iterable[_Union[QueueEntry, _Mapping]]] = ..., queue_capped: _Optional[bool] = ..., revision: _Optional[_Union[_common_pb2.Revision, _Mapping]] = ...) -> None: ...
+    user_budgets: _containers.RepeatedCompositeFieldContainer[_budgets_pb2.UserBudget]
+    running_capped: bool
+    def __init__(self, total_pending: _Optional[int] = ..., total_running: _Optional[int] = ..., pending_buckets: _Optional[_Iterable[_Union[PendingBucket, _Mapping]]] = ..., running_buckets: _Optional[_Iterable[_Union[RunningBucket, _Mapping]]] = ..., pending_queue: _Optional[_Iterable[_Union[QueueEntry, _Mapping]]] = ..., queue_capped: _Optional[bool] = ..., revision: _Optional[_Union[_common_pb2.Revision, _Mapping]] = ..., user_budgets: _Optional[_Iterable[_Union[_budgets_pb2.UserBudget, _Mapping]]] = ..., running_capped: _Optional[bool] = ...) -> None: ...
 
 class GetClusterStatusRequest(_message.Message):
     __slots__ = ()
