@@ -61,7 +61,7 @@ class Timers:
             heapq.heapify(self._heap)
 
     def _arm_job(self, job: Job, now_ms: int) -> None:
-        if job.scheduling_deadline_ms is None or job.job_id not in self._loop.model.pending:
+        if job.scheduling_deadline_ms is None or job.scheduling_expired or job.state in JOB_TERMINAL:
             return
         original = job.spec.scheduling_timeout_ms
         name = ("scheduling", job.job_id, job.submitted_at_ms)

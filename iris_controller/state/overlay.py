@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from iris_controller.state.budgets import Budget
 from iris_controller.state.records import Attempt, Job, Task, Worker, changed
-from iris_core.model.states import JOB_TERMINAL, TaskState
+from iris_core.model.states import TaskState
 
 if TYPE_CHECKING:
     from iris_controller.state.model import Model
@@ -132,8 +132,8 @@ class Overlay:
             yield current
             stack.extend(reversed(self.children_of(current)))
 
-    def active_jobs(self, user_id: str) -> int:
-        """How many unfinished jobs the user has."""
+    def active_tasks(self, user_id: str) -> int:
+        """How many unfinished tasks the user's jobs have; settle first."""
         return self.model.active.get(user_id, 0) + self._active.get(user_id, 0)
 
     @property
@@ -158,8 +158,7 @@ class Overlay:
         self.new_tasks[job.job_id] = tasks
         if job.parent_job_id is not None:
             self.new_children.setdefault(job.parent_job_id, {})[job.job_id] = None
-        if job.state not in JOB_TERMINAL:
-            self._active[job.user_id] = self._active.get(job.user_id, 0) + 1
+        self._active[job.user_id] = self._active.get(job.user_id, 0) + job.unfinished
         self.last_submitted_ms = max(self.last_submitted_ms, job.submitted_at_ms)
         self.next_insertion = max(self.next_insertion, job.priority_insertion + job.num_tasks)
 
@@ -188,8 +187,7 @@ class Overlay:
     def set_job(self, job: Job, **values: Any) -> Job:
         new = replace(job, **values)
         self.jobs[job.job_id] = new
-        if new.state in JOB_TERMINAL and job.state not in JOB_TERMINAL:
-            self._active[job.user_id] = self._active.get(job.user_id, 0) - 1
+        self._active[job.user_id] = self._active.get(job.user_id, 0) + new.unfinished - job.unfinished
         return new
 
     def set_task(self, task: Task, **values: Any) -> Task:

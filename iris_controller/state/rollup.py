@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from iris_controller.state.desired import StopReason
 from iris_controller.state.ending import end_job, end_tree, latest, stop_tasks
+from iris_controller.state.expiry import expire_requeued
 from iris_controller.state.gang import LOST, began_it, keep_whole
 from iris_controller.state.records import ChildrenPolicy
 from iris_core.model.states import ACTIVE, JOB_TERMINAL, NON_TERMINAL, JobState, TaskState, label
@@ -80,6 +81,8 @@ def _roll_up(o: Overlay, job_id: str, now_ms: int) -> bool:
     """Computes one job. Returns whether it ended now."""
     job = o.fold(job_id)
     if job is not None and keep_whole(o, job, now_ms):
+        job = o.fold(job_id)
+    if job is not None and expire_requeued(o, job, now_ms):
         job = o.fold(job_id)
     o.touched_jobs.pop(job_id, None)
     if job is None:

@@ -19,11 +19,11 @@ from iris_core.model.states import JOB_TERMINAL, JobState, TaskState, job_label
 if TYPE_CHECKING:
     from iris_controller.state.overlay import Overlay
 
-MAX_REPLICAS: Final = 100_000
-"""Most tasks of one job; more is stored as a FAILED job that says so."""
+MAX_REPLICAS: Final = 10_000
+"""Most tasks of one job unless the cluster file says otherwise; more is stored as a FAILED job that says so."""
 
-MAX_ACTIVE_JOBS: Final = 16_000
-"""Most unfinished jobs of one user."""
+MAX_ACTIVE_TASKS: Final = 16_000
+"""Most unfinished tasks of one user unless the cluster file says otherwise."""
 
 
 class ExistingPolicy(IntEnum):
@@ -95,7 +95,7 @@ def admit(
     *,
     force: bool = False,
     max_replicas: int = MAX_REPLICAS,
-    max_active_jobs: int = MAX_ACTIVE_JOBS,
+    max_active_tasks: int = MAX_ACTIVE_TASKS,
 ) -> Admission:
     """Inserts a job and its tasks, or says why not now.
 
@@ -103,23 +103,16 @@ def admit(
     end. MustWait may have changed the overlay too (RECREATE cancels the running job): commit it before asking again.
 
     Raises:
-        Refused: FAILED_PRECONDITION for a parent that is missing or over, RESOURCE_EXHAUSTED over the user's limit,
-            ALREADY_EXISTS by the existing-job policy.
+        Refused: FAILED_PRECONDITION for a parent that is missing or over, RESOURCE_EXHAUSTED when the user's tasks would be
+            more than the limit, ALREADY_EXISTS by the existing-job policy.
     """
     settle(o, now_ms)
     job_id = JobId(new.job_id)
     parent = _open_parent(o, job_id)
     existing = o.job(new.job_id)
-    active = o.active_jobs(job_id.user)
-    incoming = 0 if existing is not None and existing.state not in JOB_TERMINAL else 1
-    if active + incoming > max_active_jobs:
-        raise Refused(
-            "RESOURCE_EXHAUSTED",
-            "too_many_jobs",
-            f"user {job_id.user} has {active} unfinished jobs, the limit is {max_active_jobs}",
-            job_id.user,
-            "wait for some of them to finish, or put more tasks into one job",
-        )
+    possible = 1 <= new.num_tasks <= max_replicas
+    if possible:
+        _check_cap(o, job_id, existing, new, max_active_tasks)
     if existing is not None:
         answer = _make_room(o, existing, new, now_ms, force)
         if answer is not None:
@@ -127,7 +120,7 @@ def admit(
     # Also when no such job is held here: the database may still know one that ended long ago.
     o.delete_job(new.job_id)
     job = _new_job(o, new, job_id, parent, now_ms)
-    if not 1 <= new.num_tasks <= max_replicas:
+    if not possible:
         error = f"replicas {new.num_tasks} is outside 1..{max_replicas}"
         job = replace(
             job, num_tasks=0, counts=(0,) * 13, state=JobState.FAILED, finished_at_ms=job.submitted_at_ms, error=error
@@ -140,6 +133,25 @@ def admit(
     o.add_job(job, [Task(new.job_id, index, submitted, band=band) for index in range(new.num_tasks)])
     o.note("job_submitted", job.job_id, new.submitting_user, tasks=new.num_tasks, band=band.label)
     return Admitted(job.job_id, submitted)
+
+
+def _check_cap(o: Overlay, job_id: JobId, existing: Job | None, new: NewJob, most: int) -> None:
+    """Refuses, whole, what takes its user past the limit; what it replaces does not count (control-plane §1.8)."""
+    leaving = 0
+    if existing is not None and _running(o, existing) is not None:
+        if new.existing_policy != ExistingPolicy.RECREATE:
+            return
+        tree = (o.job(found) for found in o.subtree(existing.job_id))
+        leaving = sum(job.unfinished for job in tree if job is not None)
+    active = o.active_tasks(job_id.user) - leaving
+    if active + new.num_tasks > most:
+        raise Refused(
+            "RESOURCE_EXHAUSTED",
+            "too_many_tasks",
+            f"user {job_id.user} has {active} unfinished tasks and may have {most}: {new.num_tasks} more are too many",
+            job_id.user,
+            "wait until some of them have ended, or submit fewer tasks",
+        )
 
 
 def _open_parent(o: Overlay, job_id: JobId) -> Job | None:

@@ -183,8 +183,9 @@ def check_invariants(model: Model) -> None:
     assert model.pending == {job_id: waiting for job_id, waiting in pending.items() if waiting}
     active: dict[str, int] = {}
     for job in model.jobs.values():
-        if job.job_id not in model.terminal:
-            active[job.user_id] = active.get(job.user_id, 0) + 1
+        unfinished = sum(task.state in NON_TERMINAL for task in model.tasks.get(job.job_id, ()))
+        if unfinished:
+            active[job.user_id] = active.get(job.user_id, 0) + unfinished
     assert model.active == active
     assert set(model.reasons) <= set(model.pending)
 

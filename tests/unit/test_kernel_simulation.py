@@ -175,7 +175,7 @@ class Simulation:
         )
         new = NewJob(NAMES[a % len(NAMES)], "someone", b % 4, spec, (a // 7) % 4)
         try:
-            admit(o, new, self.world.now_ms, force=b % 5 == 0, max_active_jobs=5)
+            admit(o, new, self.world.now_ms, force=b % 5 == 0, max_active_tasks=12)
         except Refused:
             pass
 

@@ -137,28 +137,50 @@ def test_the_limits_themselves_are_allowed(tasks: int) -> None:
     assert world.job().num_tasks == tasks
 
 
-def test_a_user_may_have_so_many_unfinished_jobs() -> None:
+def test_a_job_has_ten_thousand_tasks_at_most() -> None:
     world = World()
+    assert isinstance(ask(world, tasks=10_000), Admitted) and world.job().num_tasks == 10_000
+    assert isinstance(ask(world, "/u/more", tasks=10_001), Admitted)  # stored, as what it is; no cap hides it
+    assert world.job("/u/more").error == "replicas 10001 is outside 1..10000"
+    check_invariants(world.model)
+
+
+def test_a_user_may_have_so_many_unfinished_tasks_and_a_submit_past_that_is_refused_whole() -> None:
+    world = World()
+    world.add_worker()
     for i in range(3):
-        ask(world, f"/u/j{i}", max_active_jobs=3)
-    answer = ask(world, "/u/more", max_active_jobs=3)
-    assert code(answer) == ("RESOURCE_EXHAUSTED", "too_many_jobs") and "3" in answer.message
-    assert isinstance(ask(world, "/v/other", max_active_jobs=3), Admitted)
-    assert isinstance(ask(world, "/u/j0", ExistingPolicy.RECREATE, max_active_jobs=3), Admitted)  # one for one
+        ask(world, f"/u/j{i}", tasks=2, max_active_tasks=7)
+    answer = ask(world, "/u/more", tasks=2, max_active_tasks=7)
+    assert code(answer) == ("RESOURCE_EXHAUSTED", "too_many_tasks")
+    assert (
+        "6 unfinished tasks" in answer.message and "may have 7" in answer.message and "/u/more" not in world.model.jobs
+    )
+    assert isinstance(ask(world, "/u/one", max_active_tasks=7), Admitted)  # exactly at it
+    assert isinstance(ask(world, "/v/other", tasks=7, max_active_tasks=7), Admitted)
+    assert isinstance(
+        ask(world, "/u/j0", ExistingPolicy.RECREATE, tasks=2, max_active_tasks=7), Admitted
+    )  # two for two
+    assert code(ask(world, "/u/j0", ExistingPolicy.RECREATE, tasks=3, max_active_tasks=7))[1] == "too_many_tasks"
+    assert ask(world, "/u/j0", ExistingPolicy.KEEP, tasks=5, max_active_tasks=7) == KeptExisting(
+        "/u/j0", world.job("/u/j0").submitted_at_ms
+    )
+    world.observe(world.running(0, "/u/j1"), TaskState.SUCCEEDED)
+    assert isinstance(ask(world, "/u/next", max_active_tasks=7), Admitted)
     with world.batch() as o:
         kernel.cancel(o, "/u/j1", "x", "", world.now_ms)
-    assert isinstance(ask(world, "/u/more", max_active_jobs=3), Admitted)
+    assert isinstance(ask(world, "/u/last", max_active_tasks=7), Admitted)
+    check_invariants(world.model)
 
 
 def test_the_limit_holds_within_a_batch() -> None:
     world = World()
     with world.batch() as o:
         for i in range(2):
-            admit(o, NewJob(f"/u/j{i}", "x", 1, job_spec()), world.now_ms, max_active_jobs=2)
+            admit(o, NewJob(f"/u/j{i}", "x", 1, job_spec()), world.now_ms, max_active_tasks=2)
         with pytest.raises(Refused):
-            admit(o, NewJob("/u/j2", "x", 1, job_spec()), world.now_ms, max_active_jobs=2)
+            admit(o, NewJob("/u/j2", "x", 1, job_spec()), world.now_ms, max_active_tasks=2)
         kernel.cancel(o, "/u/j0", "x", "", world.now_ms)
-        admit(o, NewJob("/u/j2", "x", 1, job_spec()), world.now_ms, max_active_jobs=2)
+        admit(o, NewJob("/u/j2", "x", 1, job_spec()), world.now_ms, max_active_tasks=2)
     check_invariants(world.model)
 
 
