@@ -15,11 +15,16 @@ from typing import TYPE_CHECKING, Final
 from iris_core.config import places
 from iris_core.config.document import Value, parse_document, read_document
 from iris_core.config.places import LOCAL
+from iris_core.config.scale_groups import (
+    AutoscalerConfig,
+    ScaleGroup,
+    autoscaler_keys,
+    parse_autoscaler,
+    parse_scale_groups,
+)
 from iris_core.contracts import UsageFailed
-from iris_core.model.constraints import canonical_attributes
-from iris_core.model.errors import ModelError, did_you_mean, shown
+from iris_core.model.errors import did_you_mean, shown
 from iris_core.model.ids import check_component
-from iris_core.model.resources import Device, Resources, parse_cpu, parse_gpu_spec, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -67,26 +72,7 @@ _WORKER: Final = frozenset(
     ]
 )
 _STORAGE: Final = frozenset({"local_state_dir", "remote_state_dir"})
-_CONTROLLER: Final = frozenset({"image", "checkpoint_interval_seconds", *_PLATFORMS})
-_GROUP: Final = frozenset(
-    [
-        "num_vms",
-        "buffer_slices",
-        "max_slices",
-        "priority",
-        "scale_up_rate_limit",
-        "scale_down_rate_limit",
-        "quota_pool",
-        "allocation_tier",
-        "zones",
-        "resources",
-        "worker",
-        "slice_template",
-    ]
-)
-_RESOURCES: Final = frozenset(["cpu", "ram", "disk", "device_type", "device_variant", "device_count", "capacity_type"])
-_GROUP_WORKER: Final = frozenset({"attributes", "cache_dir"})
-_WELL_KNOWN: Final = frozenset({"device-type", "device-variant", "preemptible", "region", "zone"})
+_CONTROLLER: Final = frozenset({"image", "checkpoint_interval_seconds", "max_active_tasks_per_user", *_PLATFORMS})
 _AUTH: Final = frozenset(
     [
         "iap",
@@ -101,35 +87,6 @@ _AUTH: Final = frozenset(
         "unprovisioned_role",
     ]
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ScaleGroup:
-    """Machines of one kind. A slice is `num_vms` of them that come and go together."""
-
-    name: str
-    num_vms: int = 1
-    buffer_slices: int = 0
-    """Slices kept ready whatever the demand."""
-    max_slices: int = 0
-    cpu_millicores: int | None = None
-    """Of one machine; None = what it has."""
-    memory_bytes: int | None = None
-    disk_bytes: int | None = None
-    device: Device | None = None
-    preemptible: bool = False
-    attributes: Mapping[str, str | int | float] = field(default_factory=dict)
-    """Canonical (`iris_core.model.constraints`)."""
-    cache_dir: str = ""
-
-    def resources(self, detected: Resources) -> Resources:
-        """What one machine offers: as written here, else as it was found there."""
-        return Resources(
-            detected.cpu_millicores if self.cpu_millicores is None else self.cpu_millicores,
-            detected.memory_bytes if self.memory_bytes is None else self.memory_bytes,
-            detected.disk_bytes if self.disk_bytes is None else self.disk_bytes,
-            self.device or detected.device,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +115,8 @@ class ClusterConfig:
     """Address to listen on and to be reached at."""
     controller_port: int = 0
     """0 = chosen at start."""
+    max_active_tasks: int = 16_000
+    """Unfinished tasks that one user may have."""
     task_env: Mapping[str, str] = field(default_factory=dict)
     """Environment of every task, below what the submitter names."""
     port_range: tuple[int, int] = (30000, 40000)
@@ -165,6 +124,10 @@ class ClusterConfig:
     cache_dir: str = ""
     """Where workers keep bundles and work directories, "" = their default."""
     scale_groups: Mapping[str, ScaleGroup] = field(default_factory=dict)
+    """One per zone, those of `tpu_pools` included."""
+    autoscaler: AutoscalerConfig = field(default_factory=AutoscalerConfig)
+    label_prefix: str = "iris"
+    """What marks this cluster's machines among those of one project."""
     trusted_cidrs: tuple[str, ...] = ()
     """Peers that need no credentials, beside loopback."""
     admin_users: tuple[str, ...] = ()
@@ -274,7 +237,6 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
         "kubernetes_provider",
         "finelog",
         "provisioning",
-        "tpu_pools",
         "endpoints",
         "peers",
         "task_outputs",
@@ -284,6 +246,7 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
             top[word].mapping()
     defaults = _section(top, "defaults", _DEFAULTS)
     worker = _section(defaults, "worker", _WORKER)
+    autoscaler = autoscaler_keys(defaults["autoscaler"]) if "autoscaler" in defaults else {}
     storage = _section(top, "storage", _STORAGE)
     controller = _section(top, "controller", _CONTROLLER)
     here = _section(controller, LOCAL, {"host", "port"})
@@ -296,10 +259,17 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
         remote_state_dir=_object_url(storage["remote_state_dir"]) if "remote_state_dir" in storage else "",
         controller_host=_host(here["host"]) if "host" in here else "127.0.0.1",
         controller_port=here["port"].whole(0, 65535) if "port" in here else 0,
+        max_active_tasks=(
+            controller["max_active_tasks_per_user"].whole(1, 1_000_000_000)
+            if "max_active_tasks_per_user" in controller
+            else 16_000
+        ),
         task_env=_environment(defaults["task_env"]) if "task_env" in defaults else {},
         port_range=_port_range(worker["port_range"]) if "port_range" in worker else (30000, 40000),
         cache_dir=worker["cache_dir"].text() if "cache_dir" in worker else "",
-        scale_groups={key: _group(key, value) for key, value in _section(top, "scale_groups", None).items()},
+        scale_groups=parse_scale_groups(_section(top, "scale_groups", None), _section(top, "tpu_pools", None)),
+        autoscaler=parse_autoscaler(autoscaler),
+        label_prefix=_label_prefix(platforms["label_prefix"]) if "label_prefix" in platforms else "iris",
         trusted_cidrs=tuple(_cidr(item) for item in _list(auth, "trusted_cidrs")),
         admin_users=tuple(item.text() for item in _list(auth, "admin_users")),
         allowed_hosts=tuple(item.text() for item in _list(top, "allowed_hosts")),
@@ -310,7 +280,6 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
                 if word
                 in (
                     "finelog",
-                    "tpu_pools",
                     "user_budgets",
                     "endpoints",
                     "peers",
@@ -320,7 +289,8 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
                 )
                 and not top[word].is_nothing
             )
-        ),
+        )
+        + (("defaults.autoscaler.scale_up_delay",) if "scale_up_delay" in autoscaler else ()),
     )
 
 
@@ -332,64 +302,11 @@ def _list(parent: Mapping[str, Value], name: str) -> list[Value]:
     return parent[name].items() if name in parent else []
 
 
-def _group(name: str, value: Value) -> ScaleGroup:
-    keys = value.mapping(_GROUP)
-    if "num_vms" not in keys:
-        raise value.wrong("the key 'num_vms' is missing")
-    try:
-        check_component(name, what="scale group")
-    except ModelError as error:
-        raise value.wrong(error.message, hint=error.hint) from None
-    resources = _section(keys, "resources", _RESOURCES)
-    worker = _section(keys, "worker", _GROUP_WORKER)
-    return ScaleGroup(
-        name=name,
-        num_vms=keys["num_vms"].whole(1, 10_000),
-        buffer_slices=keys["buffer_slices"].whole(0, 10_000) if "buffer_slices" in keys else 0,
-        max_slices=keys["max_slices"].whole(0, 100_000) if "max_slices" in keys else 0,
-        cpu_millicores=resources["cpu"].parsed(parse_cpu) if "cpu" in resources else None,
-        memory_bytes=resources["ram"].parsed(parse_size) if "ram" in resources else None,
-        disk_bytes=resources["disk"].parsed(parse_size) if "disk" in resources else None,
-        device=_device(resources),
-        preemptible=_choice(resources, "capacity_type", ("on-demand", "preemptible", "reserved")) == "preemptible",
-        attributes=_attributes(worker["attributes"]) if "attributes" in worker else {},
-        cache_dir=worker["cache_dir"].text() if "cache_dir" in worker else "",
-    )
-
-
-def _choice(keys: Mapping[str, Value], name: str, words: tuple[str, ...]) -> str:
-    if name not in keys:
-        return ""
-    word = keys[name].text().lower()
-    if word not in words:
-        raise keys[name].wrong(f"{shown(word)} is not one of {', '.join(words)}", hint=did_you_mean(word, words))
-    return word
-
-
-def _device(resources: Mapping[str, Value]) -> Device | None:
-    kind = _choice(resources, "device_type", ("cpu", "gpu", "tpu"))
-    if kind in ("", "cpu"):
-        return None
-    variant = resources["device_variant"].text() if "device_variant" in resources else ""
-    count = resources["device_count"].whole(1, 4096) if "device_count" in resources else 1
-    if kind == "gpu" and variant:
-        return Device("gpu", resources["device_variant"].parsed(parse_gpu_spec).variant, count)
-    return Device("gpu" if kind == "gpu" else "tpu", variant, count)
-
-
-def _attributes(value: Value) -> dict[str, str | int | float]:
-    raw: dict[str, str | int | float] = {}
-    for key, item in value.mapping().items():
-        if key.lower() in _WELL_KNOWN:
-            raise item.wrong("this attribute follows from the group and may not be set by hand")
-        data = item.data
-        if not isinstance(data, (str, int, float)):
-            raise item.wrong("an attribute is a text or a number")
-        raw[key] = data
-    try:
-        return canonical_attributes(raw)
-    except ModelError as error:
-        raise value.wrong(error.message, hint=error.hint) from None
+def _label_prefix(value: Value) -> str:
+    text = value.text()
+    if not (text and len(text) <= 40 and text.replace("-", "").isalnum() and text == text.lower() and text.isascii()):
+        raise value.wrong(f"{shown(text)} is no label: use lower-case letters, digits and -")
+    return text
 
 
 def _environment(value: Value) -> dict[str, str]:
