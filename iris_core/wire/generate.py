@@ -39,6 +39,19 @@ def generate(target: Path) -> None:
         (folder / "__init__.py").write_text("")
 
 
+def _replace(fresh: Path) -> None:
+    """Makes TARGET the same as `fresh`, file by file: a program that is starting meanwhile always finds a whole one."""
+    for path in (p for p in fresh.rglob("*") if p.is_file()):
+        kept = TARGET / path.relative_to(fresh)
+        if not (kept.exists() and filecmp.cmp(path, kept, shallow=False)):
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, kept.with_name(kept.name + ".new"))
+            kept.with_name(kept.name + ".new").replace(kept)
+    for kept in [*TARGET.rglob("*.py"), *TARGET.rglob("*.pyi")]:
+        if not (fresh / kept.relative_to(TARGET)).exists():
+            kept.unlink()
+
+
 def main(argv: list[str]) -> int:
     """Returns 0, or 1 when `--check` finds committed code that differs from what the protos give."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -51,8 +64,7 @@ def main(argv: list[str]) -> int:
             for name in sorted(set(stale) | (names ^ kept)):
                 print(f"generated code out of date: {name} (run: make proto)", file=sys.stderr)
             return 1 if stale or names != kept else 0
-        shutil.rmtree(TARGET, ignore_errors=True)
-        shutil.copytree(fresh, TARGET)
+        _replace(fresh)
     return 0
 
 

@@ -1,6 +1,7 @@
 from iris_core.wire.gen.iris.v1 import backends_pb2 as _backends_pb2
 from iris_core.wire.gen.iris.v1 import budgets_pb2 as _budgets_pb2
 from iris_core.wire.gen.iris.v1 import common_pb2 as _common_pb2
+from iris_core.wire.gen.iris.v1 import endpoints_pb2 as _endpoints_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
