@@ -45,7 +45,8 @@ proto:  ## generate the wire code from the protos
 
 wheel:  ## dist/*.whl
 	@$(PYTHON) requirements/install.py dev
-	$(BIN)/hatchling build -t wheel
+	mkdir -p iris_core/_shipped && git log -1 --format=%cs > iris_core/_shipped/revision
+	$(BIN)/hatchling build -t wheel; status=$$?; rm -r iris_core/_shipped; exit $$status
 
 clean:  ## forget .venv, caches and dist
 	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

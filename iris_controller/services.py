@@ -8,15 +8,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from iris_controller.rpc.attach import WorkerSessions
+from iris_controller.rpc.backends import BackendService
+from iris_controller.rpc.budgets import BudgetService
 from iris_controller.rpc.bundles import Bundles
 from iris_controller.rpc.cluster import About, ClusterService
 from iris_controller.rpc.jobs import JobService
+from iris_controller.rpc.known_attributes import KnownAttributes
 from iris_controller.rpc.once import Once
 from iris_controller.rpc.query import QueryService
 from iris_controller.rpc.run_spec import RunSpecs
+from iris_controller.rpc.scheduler_state import SchedulerStateService
 from iris_controller.rpc.session import Dispatch
+from iris_controller.rpc.submitting import SubmitService
 from iris_controller.rpc.tasks import TaskService
+from iris_controller.rpc.users import UserService
 from iris_controller.watch import WatchHub
+from iris_core.config.revision import revision_date
 from providers.objects import open_store
 
 if TYPE_CHECKING:
@@ -72,8 +79,21 @@ class Services:
             finelog_release=lambda: finelog.release,
         )
         self._finelog = finelog
-        self._jobs = JobService(loop, opened.readers, opened.seal, self.bundles, once, self.hub.revision)
+        self._jobs = JobService(loop, opened.readers, once, self.hub.revision)
+        self._submits = SubmitService(
+            loop,
+            opened.seal,
+            self.bundles,
+            once,
+            KnownAttributes(loop, (group.worker_attributes() for group in config.scale_groups.values())),
+            config.max_active_tasks,
+            revision_date(),
+        )
         self._cluster = ClusterService(loop, self.sessions, self._tasks, about, self.hub.revision)
+        self._budgets = BudgetService(loop, once)
+        self._users = UserService(loop, config.admin_users)
+        self._scheduler_state = SchedulerStateService(loop, self.hub.revision)
+        self._backends = BackendService(loop, config, self.hub.revision)
         self._query = QueryService(opened.database)
 
     def _revision(self) -> common_pb2.Revision:
@@ -83,9 +103,14 @@ class Services:
     def register(self, router: Router) -> None:
         """Makes the router answer every RPC of the controller."""
         self._jobs.register(router)
+        self._submits.register(router)
         self._tasks.register(router)
         self.bundles.register(router)
         self._cluster.register(router)
+        self._budgets.register(router)
+        self._users.register(router)
+        self._scheduler_state.register(router)
+        self._backends.register(router)
         self._query.register(router)
         router.add("ControllerService/Watch", self.hub.watch)
         router.add("WorkerService/Attach", self.sessions.attach)

@@ -65,6 +65,10 @@ class Bundles:
         existed = await asyncio.to_thread(self._put, request.bundle_id, request.data)
         return controller_pb2.PutBundleResponse(existed=existed)
 
+    async def keep(self, blob_id: str, data: bytes) -> None:
+        """Stores what has that sha256, unless it is here. Raises RpcError."""
+        await asyncio.to_thread(self._put, blob_id, data)
+
     def _put(self, bundle_id: str, data: bytes) -> bool:
         if hashlib.sha256(data).hexdigest() != bundle_id:
             raise invalid("bundle_id", "bundle_id is not the sha256 of the data", code="bundle_mismatch")

@@ -1,24 +1,20 @@
-"""The job RPCs: launch, look, list, cancel, complete."""
+"""The RPCs of jobs that exist: look, list, cancel, complete. `submitting` brings them in."""
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
-import time
 from collections.abc import Callable
 from functools import partial
 
 from iris_controller.loop import ControllerLoop
-from iris_controller.rpc.bundles import Bundles
 from iris_controller.rpc.dispatch import Call, Router
-from iris_controller.rpc.errors import RpcError, invalid, not_found, precondition
-from iris_controller.rpc.launch import job_of, spec_of
+from iris_controller.rpc.errors import RpcError, invalid, not_found
 from iris_controller.rpc.once import Once, remember
 from iris_controller.scheduling.order import explain_pending
-from iris_controller.state import kernel, submit
+from iris_controller.state import kernel
 from iris_controller.state.overlay import Overlay
 from iris_controller.store.reads import Page, Readers, jobs_page, one_job, similar_jobs, states_of
-from iris_controller.store.seal import Seal, redact_request
+from iris_controller.store.seal import redact_request
 from iris_core.live.filters import JOB_FIELDS, JOB_WORDS, job_row
 from iris_core.model.errors import ModelError
 from iris_core.model.filter import Filter, parse_filter
@@ -26,10 +22,6 @@ from iris_core.model.ids import JobId
 from iris_core.model.states import JobState
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
 
-REPLACE_WAIT_S = 120.0
-WAIT_KEPT_S = 60.0
-"""A wait that nobody kept up for so long begins anew."""
-WAITS = 10_000
 RESIDUAL_SCAN = 20_000
 SQL_COLUMNS = {
     "job": "j.job_id",
@@ -63,101 +55,18 @@ class JobService:
         self,
         loop: ControllerLoop,
         readers: Readers,
-        seal: Seal,
-        bundles: Bundles,
         once: Once,
         revision: Callable[[], common_pb2.Revision],
     ) -> None:
         self._loop = loop
         self._model = loop.model
         self._readers = readers
-        self._seal = seal
-        self._bundles = bundles
         self._once = once
         self._revision = revision
-        self._waits: dict[str, tuple[float, float]] = {}
-        """Since when, and when last (monotonic), a submission waited for the attempts of the job it replaces."""
 
     def register(self, router: Router) -> None:
-        for name in ("LaunchJob", "GetJobStatus", "GetJobState", "ListJobs", "TerminateJob", "CompleteJob"):
+        for name in ("GetJobStatus", "GetJobState", "ListJobs", "TerminateJob", "CompleteJob"):
             router.add(f"ControllerService/{name}", getattr(self, _snake(name)))
-
-    async def launch_job(
-        self, request: controller_pb2.LaunchJobRequest, call: Call
-    ) -> controller_pb2.LaunchJobResponse:
-        job = job_of(request, call.identity)
-        spec, files = spec_of(request, job, call.identity, self._seal)
-        if spec.group_by:
-            raise precondition(
-                str(job),
-                "gangs are not placed yet",
-                code="gangs_not_placed",
-                hint="submit it without coscheduling if its tasks may run apart",
-            )
-        if spec.bundle_id and not await self._bundles.stored(spec.bundle_id):
-            raise precondition(
-                spec.bundle_id,
-                f"bundle {spec.bundle_id} is not stored here",
-                code="bundle_missing",
-                hint="send it again",
-            )
-        new = submit.NewJob(
-            job_id=str(job),
-            submitting_user=call.identity.user_id,
-            num_tasks=request.replicas if request.replicas else 1,
-            spec=spec,
-            existing_policy=int(request.existing_job_policy),
-        )
-        call.audit(entity=str(job), tasks=new.num_tasks, bundle=spec.bundle_id[:12])
-
-        async def work() -> controller_pb2.LaunchJobResponse:
-            while True:
-                force = self._waited_out(new.job_id)
-                plan = partial(self._plan, new=new, files=files, call=call, force=force)
-                outcome = await self._loop.submit("launch job", plan)
-                if not isinstance(outcome, submit.MustWait):
-                    self._waits.pop(new.job_id, None)
-                    return controller_pb2.LaunchJobResponse(job_id=outcome.job_id, incarnation=outcome.incarnation)
-                while not self._waited_out(new.job_id, waiting=True) and self._holds_attempts(new.job_id):
-                    if call.cancelled.is_set():
-                        # Nobody hears the answer; a repeat that joined meanwhile takes over.
-                        raise asyncio.CancelledError
-                    await self._loop.next_commit(1.0)
-
-        return await self._once.run(call, controller_pb2.LaunchJobResponse, work)
-
-    def _waited_out(self, job_id: str, waiting: bool = False) -> bool:
-        """Whether the attempts of the job to be replaced have been waited for long enough, however many calls that took.
-
-        `waiting` begins the wait, or goes on with one that somebody kept up until lately.
-        """
-        now = time.monotonic()
-        since, last = self._waits.get(job_id, (now, now))
-        if now - last > WAIT_KEPT_S:
-            since = now
-        if waiting:
-            self._waits[job_id] = (since, now)
-            if len(self._waits) > WAITS:
-                self._waits = {job: wait for job, wait in self._waits.items() if now - wait[1] <= WAIT_KEPT_S}
-        return now - since >= REPLACE_WAIT_S
-
-    def _holds_attempts(self, job_id: str) -> bool:
-        return any(job in self._model.held for job in self._model.subtree(job_id))
-
-    @staticmethod
-    def _plan(
-        o: Overlay, now_ms: int, new: submit.NewJob, files: dict[str, bytes], call: Call, force: bool
-    ) -> submit.Admission:
-        try:
-            outcome = submit.admit(o, new, now_ms, force=force)
-        except submit.Refused as no:
-            raise RpcError(no.status_name, no.message, code=no.code, subject=no.subject, hint=no.hint) from None
-        if isinstance(outcome, submit.MustWait):
-            return outcome
-        if isinstance(outcome, submit.Admitted) and files:
-            o.files[outcome.job_id] = files
-        remember(o, call, controller_pb2.LaunchJobResponse(job_id=outcome.job_id, incarnation=outcome.incarnation))
-        return outcome
 
     async def get_job_status(
         self, request: controller_pb2.GetJobStatusRequest, call: Call

@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from dataclasses import replace
+from datetime import date
 from pathlib import PurePosixPath
 
 from iris_controller.rpc.auth import Identity, Role
-from iris_controller.rpc.errors import denied, invalid
+from iris_controller.rpc.errors import denied, invalid, precondition
 from iris_controller.state.records import ChildrenPolicy, JobSpec
 from iris_controller.store.seal import Seal
 from iris_core.model.bands import PriorityBand
-from iris_core.model.constraints import canonical_key, device_constraints, merge_constraints
+from iris_core.model.constraints import canonical_key, check_well_known, device_constraints, merge_constraints
 from iris_core.model.errors import ModelError
 from iris_core.model.ids import JobId
+from iris_core.model.resources import Resources
 from iris_core.wire.convert import constraint_from_wire, resources_from_wire
-from iris_core.wire.gen.iris.v1 import controller_pb2
+from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
 
 MAX_ARGV_BYTES = 1 << 20
 MAX_ENV = 2_000
 MAX_ENV_BYTES = 1 << 20
 MAX_FILES = 1_000
 MAX_FILE_BYTES = 16 << 20
+MAX_INLINE_FILE = 10 * 1024
+"""Work directory files larger than this are kept as blobs beside the bundles (control-plane §1.8)."""
 MAX_RETRIES = 10_000
 MAX_MS = 365 * 24 * 3_600_000
 DEFAULT_PREEMPTION_RETRIES = 100
+MAX_CLIENT_AGE_DAYS = 14
+MAX_TEXT = 512
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 PORT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
+SYSTEM_REASON = re.compile(r"\b(hero|finelog|iris)\b", re.IGNORECASE)
 SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+CONTROL_FREE = re.compile(r"[!-~]{0,512}")
+"""Printable ASCII without blanks."""
+_ADMINS_PROFILES = frozenset({common_pb2.CONTAINER_PROFILE_DOCKER_ACCESS, common_pb2.CONTAINER_PROFILE_PRIVILEGED})
 
 
 def job_of(request: controller_pb2.LaunchJobRequest, identity: Identity) -> JobId:
@@ -53,10 +67,13 @@ def spec_of(
     """The checked spec, its request sealed, and the work directory files apart. Raises RpcError or ModelError."""
     resources = resources_from_wire(request.resources)
     resources.check_request()
-    constraints = merge_constraints(
-        [constraint_from_wire(c) for c in request.constraints], device_constraints(resources)
-    )
+    asked = [constraint_from_wire(c) for c in request.constraints]
+    for constraint in asked:
+        check_well_known(constraint)
+    constraints = merge_constraints(asked, device_constraints(resources))
     _check_command(request)
+    _check_container(request, identity, resources)
+    _check_reason(request)
     _check_environment(request)
     files = _files(request)
     band = _band(request, identity)
@@ -80,6 +97,8 @@ def spec_of(
         raise invalid("preemption_policy", f"preemption policy {request.preemption_policy} is unknown") from None
     if not 0 <= request.existing_job_policy <= 3:
         raise invalid("existing_job_policy", f"existing job policy {request.existing_job_policy} is unknown")
+    if not CONTROL_FREE.fullmatch(request.task_image):
+        raise invalid("task_image", f"{request.task_image[:80]!r} is no name of an image")
     kept = seal.seal_request(request)
     kept.name = str(job)
     kept.request_id = ""
@@ -102,6 +121,83 @@ def spec_of(
         group_by=_group_by(request),
     )
     return spec, files
+
+
+def check_freshness(request: controller_pb2.LaunchJobRequest, job: JobId, build_date: str) -> None:
+    """Raises FAILED_PRECONDITION for a root job from a client whose code is too old; an unknown date passes (§1.8)."""
+    text = request.client_revision_date
+    if not text or job.parent is not None:
+        return
+    try:
+        client = date.fromisoformat(text)
+    except ValueError:
+        raise invalid("client_revision_date", f"{text[:40]!r} is no date", hint="write it as 2026-01-31") from None
+    if not build_date:
+        return
+    age = (date.fromisoformat(build_date) - client).days
+    if age > MAX_CLIENT_AGE_DAYS:
+        raise precondition(
+            str(job),
+            f"this client's code is of {text}, {age} days older than the controller's; {MAX_CLIENT_AGE_DAYS} are allowed",
+            code="client_too_old",
+            hint="update the client and submit again",
+        )
+
+
+def take_blobs(request: controller_pb2.LaunchJobRequest) -> dict[str, bytes]:
+    """Replaces the large work directory files of a request by references, in place; returns them by sha256."""
+    files = request.entrypoint.workdir_files
+    blobs: dict[str, bytes] = {}
+    for name in [name for name, data in files.items() if len(data) > MAX_INLINE_FILE]:
+        blob_id = hashlib.sha256(files[name]).hexdigest()
+        blobs[blob_id] = files[name]
+        request.entrypoint.workdir_file_refs[name] = blob_id
+        del files[name]
+    return blobs
+
+
+def inherited(spec: JobSpec, parent: JobSpec) -> JobSpec:
+    """The spec of a child job: its parent's environment lies beneath its own, and where it asked for that, its parent's bundle
+    and setup scripts are in the place of those it left out (control-plane §4.3). Sealed values stay sealed."""
+    request = controller_pb2.LaunchJobRequest.FromString(spec.request)
+    above = controller_pb2.LaunchJobRequest.FromString(parent.request)
+    own = request.environment.env_vars
+    missing = [name for name in above.environment.env_vars if name not in own]
+    for name in missing:
+        own[name] = above.environment.env_vars[name]
+    bundle_id, has_setup = spec.bundle_id, spec.has_setup
+    if request.inherit_workspace and not bundle_id:
+        bundle_id = request.bundle_id = parent.bundle_id
+    if request.inherit_workspace and not has_setup:
+        request.environment.setup_scripts.extend(above.environment.setup_scripts)
+        has_setup = parent.has_setup
+    return replace(
+        spec, request=request.SerializeToString(deterministic=True), bundle_id=bundle_id, has_setup=has_setup
+    )
+
+
+def _check_container(request: controller_pb2.LaunchJobRequest, identity: Identity, resources: Resources) -> None:
+    """Who may ask for which profile (control-plane §1.8): the reach of a container is an admin's to widen."""
+    profile = request.container_profile
+    if profile not in common_pb2.ContainerProfile.values():
+        raise invalid("container_profile", f"container profile {profile} is unknown")
+    name = common_pb2.ContainerProfile.Name(profile).removeprefix("CONTAINER_PROFILE_").lower()
+    if profile in _ADMINS_PROFILES and identity.role is not Role.ADMIN:
+        raise denied(f"container profile {name} needs an admin", code="container_profile_denied")
+    if profile == common_pb2.CONTAINER_PROFILE_GVISOR and resources.device is not None:
+        raise invalid(
+            "container_profile", f"container profile {name} has no accelerators", hint="leave one of them out"
+        )
+
+
+def _check_reason(request: controller_pb2.LaunchJobRequest) -> None:
+    reason = request.system_reason
+    if not reason:
+        return
+    if request.priority_band != common_pb2.PRIORITY_BAND_SYSTEM:
+        raise invalid("system_reason", "a system reason goes with the band system")
+    if len(reason) > MAX_TEXT or not SYSTEM_REASON.search(reason):
+        raise invalid("system_reason", f"system reason {reason[:80]!r} does not name hero, finelog or iris")
 
 
 def _group_by(request: controller_pb2.LaunchJobRequest) -> str:
@@ -150,7 +246,15 @@ def _files(request: controller_pb2.LaunchJobRequest) -> dict[str, bytes]:
     files = {name: bytes(data) for name, data in request.entrypoint.workdir_files.items()}
     if len(files) > MAX_FILES or sum(map(len, files.values())) > MAX_FILE_BYTES:
         raise invalid("entrypoint.workdir_files", "more than 1000 files or 16 MiB; ship them in the bundle")
-    for name in files:
+    references = request.entrypoint.workdir_file_refs
+    if len(files) + len(references) > MAX_FILES:
+        raise invalid("entrypoint.workdir_file_refs", "more than 1000 files; ship them in the bundle")
+    for name, blob_id in references.items():
+        if name in files:
+            raise invalid("entrypoint.workdir_file_refs", f"{name[:80]!r} is given twice")
+        if not SHA256.fullmatch(blob_id):
+            raise invalid("entrypoint.workdir_file_refs", f"{name[:80]!r} refers to what is no sha256 in hex")
+    for name in (*files, *references):
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or str(path) != name or name in {"", "."} or "\0" in name:
             raise invalid("entrypoint.workdir_files", f"{name[:80]!r} is not a plain relative path")

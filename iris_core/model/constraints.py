@@ -43,6 +43,24 @@ TPU_VM_COUNT: Final = "tpu-vm-count"
 GPU_VARIANT: Final = "gpu-variant"
 GPU_COUNT: Final = "gpu-count"
 
+WELL_KNOWN: Final = (
+    DEVICE_TYPE,
+    DEVICE_VARIANT,
+    PREEMPTIBLE,
+    REGION,
+    ZONE,
+    TPU_NAME,
+    TPU_WORKER_ID,
+    TPU_TOPOLOGY,
+    TPU_VM_COUNT,
+    GPU_VARIANT,
+    GPU_COUNT,
+)
+"""Attributes whose meaning Iris knows; a worker may have any others."""
+
+AVAILABILITY: Final = "availability:"
+"""`availability:<variant>` marks the workers of a zone where that accelerator has been obtained (control-plane §3.8)."""
+
 ROUTING_KEYS: Final = frozenset({DEVICE_TYPE, DEVICE_VARIANT, PREEMPTIBLE, REGION, ZONE})
 """Attributes that scale groups are chosen by as well as workers."""
 
@@ -72,6 +90,7 @@ class Mode(IntEnum):
     PREFERRED = 2
 
 
+_NUMBERS: Final = frozenset({TPU_WORKER_ID, TPU_VM_COUNT, GPU_COUNT})
 _ORDERING: Final = frozenset({Op.GT, Op.GE, Op.LT, Op.LE})
 _SYMBOLS: Final = {Op.EQ: "=", Op.NE: "!=", Op.GT: ">", Op.GE: ">=", Op.LT: "<", Op.LE: "<=", Op.IN: "="}
 _INTEGER_RE = re.compile(r"-?[1-9][0-9]{0,18}|0")
@@ -233,6 +252,44 @@ def device_constraints(resources: Resources, alternatives: Sequence[str] = ()) -
     elif variants:
         derived.append(Constraint(DEVICE_VARIANT, Op.IN, variants))
     return tuple(derived)
+
+
+def place_constraint(key: str, places: Sequence[str]) -> Constraint:
+    """One region or zone is EQ, several are IN (control-plane §2.5).
+
+    Raises:
+        ModelError: a place that no attribute can have.
+    """
+    return Constraint(key, Op.EQ if len(places) == 1 else Op.IN, tuple(places))
+
+
+def preemptible_constraint(wanted: bool) -> Constraint:
+    """Machines that may be taken away: wanted ranks them first, unwanted rules them out (control-plane §2.5).
+
+    A machine that says nothing about it counts as one that stays.
+    """
+    if wanted:
+        return Constraint(PREEMPTIBLE, Op.EQ, ("true",), Mode.PREFERRED)
+    return Constraint(PREEMPTIBLE, Op.NE, ("true",))
+
+
+def check_well_known(constraint: Constraint) -> None:
+    """Whether the values can be those of the attribute, where that is one whose meaning is known.
+
+    Raises:
+        ModelError: text where the attribute is a number, an order of what has none, or not a truth value.
+    """
+    key = constraint.key
+    if key not in WELL_KNOWN:
+        return
+    if key in _NUMBERS:
+        for value in constraint.values:
+            if not isinstance(value, int):
+                raise ModelError(f"{key} is a whole number, not {shown(str(value))}", field="constraint")
+    elif constraint.op in _ORDERING:
+        raise ModelError(f"{key} is text and has no order", field="constraint", hint=f"write {key}=VALUE")
+    if key == PREEMPTIBLE and not {"true", "false"}.issuperset(map(str, constraint.values)):
+        raise ModelError(f"{key} is true or false, not {shown(str(constraint.values[0]))}", field="constraint")
 
 
 def merge_constraints(user: Iterable[Constraint], derived: Iterable[Constraint]) -> tuple[Constraint, ...]:

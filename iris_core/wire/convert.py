@@ -6,7 +6,7 @@ from typing import cast
 
 from iris_core.model.bands import PriorityBand
 from iris_core.model.constraints import Constraint, Mode, Op
-from iris_core.model.errors import ModelError
+from iris_core.model.errors import ModelError, shown
 from iris_core.model.resources import Device, Resources
 from iris_core.model.states import JobState, TaskState, WorkerHealth
 from iris_core.wire.gen.iris.v1 import common_pb2
@@ -60,6 +60,8 @@ def value_from_wire(message: common_pb2.AttributeValue) -> str | int | float:
         return message.integer
     if kind == "number":
         return message.number
+    if kind is None:
+        raise ModelError("a value is neither text nor a number", field="value", hint="set text, integer or number")
     return message.text
 
 
@@ -74,10 +76,19 @@ def value_to_wire(value: str | int | float) -> common_pb2.AttributeValue:
 def constraint_from_wire(message: common_pb2.Constraint) -> Constraint:
     try:
         op = Op(message.op)
+    except ValueError:
+        raise ModelError(
+            f"the constraint on {shown(message.key)} has the unknown operator {message.op}",
+            field="constraints",
+            hint=f"one of {', '.join(known.name for known in Op)}",
+        ) from None
+    try:
         mode = Mode(message.mode or common_pb2.CONSTRAINT_MODE_REQUIRED)
     except ValueError:
         raise ModelError(
-            f"constraint on {message.key!r} has operator {message.op} and mode {message.mode}", field="constraints"
+            f"the constraint on {shown(message.key)} has the unknown mode {message.mode}",
+            field="constraints",
+            hint=f"one of {', '.join(known.name for known in Mode)}",
         ) from None
     return Constraint(message.key, op, tuple(value_from_wire(v) for v in message.values), mode)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from iris_controller.rpc import jobs
+from iris_controller.rpc import submitting
 from iris_core.contracts import IrisError, RpcFailed
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2, worker_pb2
 from providers.fake.worker import run_on
@@ -125,7 +125,7 @@ async def test_replacements_that_wait_cost_nothing(tmp_path: Path) -> None:
 async def test_the_wait_for_a_replaced_job_is_counted_over_repeats(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "REPLACE_WAIT_S", 2.0)
+    monkeypatch.setattr(submitting, "REPLACE_WAIT_S", 2.0)
     async with rig(tmp_path) as r, r.worker(script=stubborn) as worker:
         await r.launch("/u/a")
         await r.until_state("/u/a", common_pb2.JOB_STATE_RUNNING)
