@@ -22,6 +22,7 @@ from pathlib import Path
 
 from iris_controller import logs, release
 from iris_controller.boot import open_state
+from iris_controller.budget_tiers import apply_config
 from iris_controller.finelog.client import LogShipper, ShippingHandler
 from iris_controller.finelog_process import FinelogProcess
 from iris_controller.guarded import Guard
@@ -94,6 +95,7 @@ class Controller:
         self.model, self.writer, self.readers = opened.model, opened.writer, opened.readers
         self.ticker = SchedulerTicker(self.model)
         self.loop = ControllerLoop(self.model, self.writer, self.ticker)
+        apply_config(options.config, self.loop)
         self.timers = Timers(self.loop)
         authenticator = Authenticator(
             opened.keys, options.config.trusted_cidrs, options.config.admin_users, self._is_current

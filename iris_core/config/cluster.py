@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from iris_core.config import places
+from iris_core.config.budgets import BudgetDefaults, BudgetTier, budget_defaults, budget_tiers
 from iris_core.config.document import Value, parse_document, read_document
 from iris_core.config.places import LOCAL
 from iris_core.config.scale_groups import (
@@ -54,7 +55,7 @@ _TOP: Final = frozenset(
     ]
 )
 _PLATFORMS: Final = ("gcp", "manual", LOCAL, "coreweave")
-_DEFAULTS: Final = frozenset(["ssh", "autoscaler", "worker", "task_env", "inject_env"])
+_DEFAULTS: Final = frozenset(["ssh", "autoscaler", "worker", "task_env", "inject_env", "user_budget"])
 _WORKER: Final = frozenset(
     [
         "docker_image",
@@ -133,6 +134,9 @@ class ClusterConfig:
     admin_users: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     """Host headers that the HTTP side accepts, beside loopback."""
+    user_budgets: tuple[BudgetTier, ...] = ()
+    """Set at every start, in order."""
+    budget_defaults: BudgetDefaults = field(default_factory=BudgetDefaults)
     unused: tuple[str, ...] = ()
     """Sections that are valid and that this release does not act on."""
 
@@ -273,6 +277,8 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
         trusted_cidrs=tuple(_cidr(item) for item in _list(auth, "trusted_cidrs")),
         admin_users=tuple(item.text() for item in _list(auth, "admin_users")),
         allowed_hosts=tuple(item.text() for item in _list(top, "allowed_hosts")),
+        user_budgets=budget_tiers(top["user_budgets"]) if "user_budgets" in top else (),
+        budget_defaults=budget_defaults(defaults["user_budget"]) if "user_budget" in defaults else BudgetDefaults(),
         unused=tuple(
             sorted(
                 word
@@ -280,7 +286,6 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
                 if word
                 in (
                     "finelog",
-                    "user_budgets",
                     "endpoints",
                     "peers",
                     "task_outputs",

@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iris_core.config import places
+from iris_core.config.budgets import BudgetTier
 from iris_core.config.cluster import find_cluster, load_config, named_clusters, parse_config
 from iris_core.config.document import parse_document
 from iris_core.contracts import UsageFailed
+from iris_core.model.bands import PriorityBand
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,7 +74,8 @@ user_budgets: [{user_ids: [x], budget_limit: 1}]
     assert group.device is not None and (group.device.kind, group.device.count) == ("tpu", 4)
     assert (group.preemptible, dict(group.attributes)) == (True, {"rack": "a", "slot": 3})
     assert [(w.worker_id, w.slice_id) for w in config.local_workers()] == [("tpu-0-0", "tpu-0"), ("tpu-0-1", "tpu-0")]
-    assert config.unused == ("user_budgets",)
+    assert config.user_budgets == (BudgetTier(("x",), 1, PriorityBand.INTERACTIVE),)
+    assert config.unused == ()
 
 
 @pytest.mark.parametrize(
