@@ -12,7 +12,7 @@ import shutil
 import socket
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import urlsplit
@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from iris_core.model.errors import ModelError
 from iris_core.model.ids import check_component
 from iris_core.model.quantities import parse_cpu, parse_size
-from iris_core.model.resources import Device, parse_gpu_spec, tpu_device
+from iris_core.model.resources import MAX_DEVICES, Device, parse_gpu_spec, tpu_device
 from iris_core.model.tpu import parse_tpu_spec
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ def parse(argv: Sequence[str], *, prog: str = "iris-worker", supervised: bool = 
     add("--disk", metavar="SIZE", help="what tasks may use (default: the size of the file system)")
     devices = parser.add_mutually_exclusive_group()
     devices.add_argument("--gpu", metavar="SPEC", help="GPUs of this host, as VARIANTxCOUNT")
-    devices.add_argument("--tpu", metavar="TYPE", help="the TPU type of this host")
+    devices.add_argument("--tpu", metavar="TYPE", help="the TPU type of the slice that this host is part of")
+    add("--tpu-chips", type=int, metavar="N", help="the TPU chips of this host (default: what the type has)")
     add("--slice-id", default="", metavar="ID", help="the slice this host belongs to")
     add("--scale-group", default="", metavar="NAME", help="the scale group this host belongs to")
     add("--attribute", action="append", default=[], metavar="K=V", help="an attribute for constraints (repeatable)")
@@ -128,6 +129,12 @@ def _checked(got: argparse.Namespace, words: tuple[str, ...], supervised: bool) 
         device = parse_gpu_spec(got.gpu)
     elif got.tpu:
         device = tpu_device(parse_tpu_spec(got.tpu))
+        if got.tpu_chips is not None:
+            device = replace(device, count=got.tpu_chips)
+    if got.tpu_chips is not None and not (got.tpu and 1 <= got.tpu_chips <= MAX_DEVICES):
+        raise ModelError(
+            f"--tpu-chips needs --tpu and a number from 1 to {MAX_DEVICES}, got {got.tpu_chips}", field="--tpu-chips"
+        )
     idle = got.idle_exit if got.idle_exit is not None else (600.0 if supervised else 0.0)
     return WorkerConfig(
         controller=got.controller.rstrip("/"),

@@ -13,9 +13,11 @@ import time
 from typing import TYPE_CHECKING
 
 from iris_controller.worker import cgroups, procs
+from iris_controller.worker.records import Records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from iris_controller.worker.records import AttemptRecord
 
@@ -50,6 +52,11 @@ def sweep(records: Iterable[AttemptRecord], *, limit_s: float = 4.0) -> list[str
             time.sleep(pause)
             pause = min(pause * 2, 0.1)
     return sorted(todo)
+
+
+def sweep_folder(cache_dir: Path) -> list[str]:
+    """Ends what is left of the attempts of a worker that is gone together with its supervisor. As `sweep`."""
+    return sweep(record for record in Records(cache_dir).load() if not record.end)
 
 
 def _wanted(record: AttemptRecord) -> procs.Wanted:

@@ -89,13 +89,7 @@ class Worker:
             raise CannotRun(f"another worker{told} uses {cache}: end it, or give --cache-dir another folder") from None
         except OSError as error:
             raise CannotRun(f"cannot use {cache}: {reason(error)}") from None
-        try:
-            records.write_private(
-                cache / "worker.json",
-                records.process_identity() | {"worker_id": self._config.worker_id, "worker_boot": self.boot_id},
-            )
-        except OSError as error:
-            _log.warning("cannot write worker.json: %s", reason(error))
+        self._record_itself()
         left = self._records.load()
         if left:
             sweep([record for record in left])
@@ -104,6 +98,14 @@ class Worker:
         if self._cgroups is not None:
             self._cgroups.tidy()
         return left
+
+    def _record_itself(self) -> None:
+        """`health_port` is 0 until it listens."""
+        known = {"worker_id": self._config.worker_id, "worker_boot": self.boot_id, "health_port": self._health_port}
+        try:
+            records.write_private(self._config.cache_dir / "worker.json", records.process_identity() | known)
+        except OSError as error:
+            _log.warning("cannot write worker.json: %s", reason(error))
 
     def _take_over(self, left: list[AttemptRecord]) -> list[worker_pb2.Observation]:
         """Closes the lines of attempts that died with the last worker, and gives the ends that are still to be told."""
@@ -157,6 +159,7 @@ class Worker:
             server, self._health_port = await health.serve(config.health_port, self._health)
         except OSError as error:
             raise CannotRun(f"cannot listen on 127.0.0.1:{config.health_port}: {reason(error)}") from None
+        self._record_itself()
         audit(
             "worker_started", config.worker_id, "process", boot=self.boot_id, pid=os.getpid(),
             enforcement=self._enforcement, left=len(left),
@@ -224,6 +227,7 @@ class Worker:
 
     async def _end(self) -> None:
         assert self._attachment is not None
+        self._attachment.say_stopping()
         await self._agent.close(GRACE_S if self._signals < 2 else 0.0)
         self._log.store()
         try:

@@ -11,6 +11,7 @@ Source: Google's public documentation of TPU configurations, as published for v2
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -35,6 +36,8 @@ class TpuSpec:
     chips: int
     vm_count: int
     chips_per_vm: int
+    topology: str = ""
+    """How the chips lie beside each other, as ``4x4`` or ``2x2x4``; empty where several shapes are usual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,14 @@ class _Family:
             counts.append(chips)
             chips = chips + 64 if self.torus3d and chips >= 64 else chips * 2
         return counts
+
+    def topology(self, chips: int) -> str:
+        if chips & (chips - 1) or (self.torus3d and chips > 64):
+            return ""
+        sides = [1, 1, 1] if self.torus3d else [1, 1]
+        while math.prod(sides) < chips:
+            sides[sides.index(min(sides))] *= 2
+        return "x".join(str(side) for side in sorted(sides, key=lambda side: (side == 1, side)))
 
 
 _FAMILIES: Final[dict[str, _Family]] = {
@@ -90,7 +101,7 @@ def parse_tpu_spec(text: str) -> TpuSpec:
         )
     chips = size // family.cores_per_chip
     per_vm = chips if chips in family.single_host_chips else _CHIPS_PER_VM
-    return TpuSpec(f"{match[1]}-{size}", chips, chips // per_vm, per_vm)
+    return TpuSpec(f"{match[1]}-{size}", chips, chips // per_vm, per_vm, family.topology(chips))
 
 
 def parse_tpu_specs(text: str) -> tuple[TpuSpec, ...]:
