@@ -34,6 +34,7 @@ from iris_core.wire.gen.iris.v1 import worker_pb2
 log = logging.getLogger("iris.workers")
 
 Messages = AsyncIterator[worker_pb2.AttachRequest]
+STOPPING = "stopping: it was told to end and gets no new work"
 
 
 class WorkerSessions:
@@ -64,6 +65,11 @@ class WorkerSessions:
     def attached(self, worker_id: str) -> bool:
         return worker_id in self._sessions
 
+    def peer_of(self, worker_id: str) -> str | None:
+        """The real `address:port` that an attached worker dialled from; None when it is not attached."""
+        session = self._sessions.get(worker_id)
+        return session.peer if session is not None else None
+
     def close(self) -> None:
         """Ends every stream; workers dial again until somebody answers."""
         for session in self._sessions.values():
@@ -79,7 +85,7 @@ class WorkerSessions:
             return
         hello = first.hello
         check_hello(first, call)
-        session = Session(hello)
+        session = Session(hello, call.peer)
         await self._register(session, hello)
         reader = asyncio.create_task(self._read(session, requests), name=f"attach-read-{session.worker_id}")
         try:
@@ -204,6 +210,7 @@ class WorkerSessions:
             beat = message.heartbeat
             session.applied = max(session.applied, beat.applied_generation)
             session.complaint = "" if beat.healthy else cut(beat.health_error) or "unwell"
+            session.stopping = beat.stopping
             self._assess(session.worker_id)
         elif kind == "reply":
             waiting = session.waiting.pop(message.reply.request_id, None)
@@ -290,6 +297,8 @@ class WorkerSessions:
             return (worker.health, worker.health_reason) if dead else (WorkerHealth.DEGRADED, "not attached")
         if health is WorkerHealth.DEGRADED:
             return health, silent
+        if session is not None and session.stopping:
+            return WorkerHealth.DEGRADED, STOPPING
         if session is not None and session.complaint:
             return WorkerHealth.DEGRADED, session.complaint
         if session is None or not session.confirmed:
@@ -319,7 +328,11 @@ class WorkerSessions:
         if worker is None:
             return False
         health, reason = self._verdict(worker)
-        if worker.health is not health:
+        session = self._sessions.get(worker_id)
+        stopping = session is not None and session.stopping
+        if stopping and not worker.stopping:
+            o.note("worker_stopping", worker_id, "worker")
+        elif worker.health is not health:
             if health is WorkerHealth.DEGRADED and worker.health is WorkerHealth.HEALTHY:
                 o.note("reconcile_rpc_failed", worker_id, "controller", reason=reason)
             elif health is WorkerHealth.HEALTHY:
@@ -329,6 +342,7 @@ class WorkerSessions:
             health=health,
             health_reason=reason,
             attached=self._liveness[worker_id].attached,
+            stopping=stopping,
             placeable=health is WorkerHealth.HEALTHY,
         )
         lost = health is WorkerHealth.DEAD and worker.health is not WorkerHealth.DEAD

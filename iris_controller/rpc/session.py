@@ -44,8 +44,10 @@ class Dispatch:
 class Session:
     """One attached stream."""
 
-    def __init__(self, hello: worker_pb2.WorkerHello) -> None:
+    def __init__(self, hello: worker_pb2.WorkerHello, peer: str = "") -> None:
         self.worker_id = hello.worker_id
+        self.peer = peer
+        """The real `address:port` it dialled from."""
         self.boot_id = hello.boot_id
         self.wake = asyncio.Event()
         self.wake.set()
@@ -56,6 +58,8 @@ class Session:
         self.zombies: set[str] = set()
         self.complaint = ""
         """What the worker itself says is wrong with it."""
+        self.stopping = False
+        """It was told to end."""
         self.held = {o.attempt_uid for o in hello.holding if o.state not in TERMINAL_NUMBERS}
         self.sent_shape: list[tuple[str, str, int]] | None = None
         self.sent_specs: dict[str, str] = {}

@@ -82,7 +82,8 @@ def committed(model: Model, worker: Worker) -> Resources:
     return Resources(usage.cpu_millicores, usage.memory_bytes, 0, device)
 
 
-def _health_reason(worker: Worker) -> str:
+def health_reason(worker: Worker) -> str:
+    """Why a worker is not healthy, or takes no work; "" when neither."""
     if not worker.excluded:
         return worker.health_reason
     excluded = f"gets no work, it failed to stage {worker.build_failures} times"
@@ -96,7 +97,7 @@ def worker_view(model: Model, worker: Worker, age_ms: int) -> controller_pb2.Wor
         worker_id=worker.worker_id,
         address=worker.address,
         health=HEALTH[worker.health],
-        health_reason=_health_reason(worker),
+        health_reason=health_reason(worker),
         hostname=worker.hostname,
         total=resources_to_wire(worker.total),
         committed=resources_to_wire(committed(model, worker)),
@@ -108,6 +109,7 @@ def worker_view(model: Model, worker: Worker, age_ms: int) -> controller_pb2.Wor
         release=worker.release,
         attached=worker.attached,
         build_failures=worker.build_failures,
+        stopping=worker.stopping,
     )
     for key, value in worker.attributes.items():
         status.attributes[key].CopyFrom(value_to_wire(value))

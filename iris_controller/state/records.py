@@ -201,6 +201,8 @@ class Worker:
     attached: bool = False
     health: WorkerHealth = WorkerHealth.DEGRADED
     health_reason: str = "not attached yet"
+    stopping: bool = False
+    """It was told to end and starts nothing new; DEGRADED therefore."""
     placeable: bool = False
     """HEALTHY, and the first desired set of this stream has been confirmed."""
     build_failures: int = 0

@@ -99,6 +99,8 @@ class Attachment:
         welcomed: Callable[[worker_pb2.Welcome], None],
     ) -> None:
         self.attached = False
+        self._stopping = False
+        self._beat_now = False
         self._url = url
         self._token_file = token_file
         self._agent = agent
@@ -113,6 +115,11 @@ class Attachment:
 
     def wake(self) -> None:
         """There is something to send."""
+        self._wake.set()
+
+    def say_stopping(self) -> None:
+        """Tells the controller, at once and from now on, that this worker ends and takes nothing new."""
+        self._stopping = self._beat_now = True
         self._wake.set()
 
     async def run(self) -> None:
@@ -221,9 +228,11 @@ class Attachment:
         next_beat = loop.time()
         applied = -1
         while True:
-            if loop.time() >= next_beat:
+            if self._beat_now or loop.time() >= next_beat:
+                self._beat_now = False
                 beat = self._heartbeat()
                 beat.applied_generation = self._agent.applied
+                beat.stopping = self._stopping
                 await call.write(Request(heartbeat=beat))
                 next_beat = loop.time() + every
             try:
@@ -232,6 +241,9 @@ class Attachment:
             except TimeoutError:
                 continue
             self._wake.clear()
+            if self._beat_now:
+                next_beat = loop.time()
+                continue
             while self._replies:
                 await call.write(Request(reply=self._replies.popleft()))
             report = self._agent.report()

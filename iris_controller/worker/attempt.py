@@ -122,7 +122,7 @@ class Attempt:
 
     async def _live(self) -> Outcome:
         scripts = list(self._spec.environment.setup_scripts)
-        if scripts or self._spec.bundle_id:
+        if scripts or self._spec.bundle_id or self._spec.entrypoint.workdir_file_refs:
             self._observe(common_pb2.TASK_STATE_BUILDING)
         await self._stage(scripts)
         self.env = environment.build(self._host.environ, self._spec.environment.env_vars, self._ours())
@@ -141,7 +141,11 @@ class Attempt:
             bundle = None
             if self._spec.bundle_id:
                 bundle = await self._unless_stopped(self._host.bundles.get(self._spec.bundle_id))
-            await asyncio.to_thread(self._prepare, bundle, scripts)
+            blobs = {
+                name: await self._unless_stopped(self._host.bundles.get(blob_id))
+                for name, blob_id in self._spec.entrypoint.workdir_file_refs.items()
+            }
+            await asyncio.to_thread(self._prepare, bundle, blobs, scripts)
         except Refused as error:
             raise _End(outcome.refused(str(error))) from None
         except (CannotFetch, ports.NoPort) as error:
@@ -151,9 +155,10 @@ class Attempt:
             raise _End(outcome.machine_fault(f"cannot stage the {what}: {reason(error)}")) from None
         self._check_stop()
 
-    def _prepare(self, bundle: Path | None, scripts: list[str]) -> None:
+    def _prepare(self, bundle: Path | None, blobs: Mapping[str, Path], scripts: list[str]) -> None:
         host = self._host
-        staging.stage(self.folders, bundle, self._spec.entrypoint.workdir_files, scripts)
+        files = {**self._spec.entrypoint.workdir_files, **{name: path.read_bytes() for name, path in blobs.items()}}
+        staging.stage(self.folders, bundle, files, scripts)
         if host.cgroups is not None:
             self._record.cgroup = f"{host.cgroups.root}/{self.uid}"
         host.records.write(self._record)

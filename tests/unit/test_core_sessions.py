@@ -15,6 +15,7 @@ from iris_controller.rpc.attach import WorkerSessions
 from iris_controller.rpc.auth import Identity, Role
 from iris_controller.rpc.errors import RpcError
 from iris_controller.rpc.session import Dispatch
+from iris_controller.rpc.views import worker_view
 from iris_controller.state import submit
 from iris_controller.state.model import Model
 from iris_controller.state.records import Job
@@ -99,8 +100,10 @@ class Stream:
         report = worker_pb2.WorkerReport(observations=observations, applied_generation=self.generation)
         self.up.put_nowait(worker_pb2.AttachRequest(report=report))
 
-    def beat(self, error: str = "") -> None:
-        beat = worker_pb2.WorkerHeartbeat(applied_generation=self.generation, healthy=not error, health_error=error)
+    def beat(self, error: str = "", stopping: bool = False) -> None:
+        beat = worker_pb2.WorkerHeartbeat(
+            applied_generation=self.generation, healthy=not error, health_error=error, stopping=stopping
+        )
         self.up.put_nowait(worker_pb2.AttachRequest(heartbeat=beat))
 
 
@@ -225,6 +228,32 @@ async def test_an_unwell_worker_stays_unwell_until_it_says_otherwise() -> None:
         assert r.model.workers["w1"].health_reason == "disk is read-only"
         stream.beat()
         await r.until(lambda: r.model.workers["w1"].placeable)
+
+
+async def test_a_worker_that_is_told_to_end_gets_nothing_new_and_says_so() -> None:
+    async with rig() as r:
+        stream = await r.healthy()
+        await r.launch("/u/a")
+        await stream.until("desired")
+        uid = stream.desired.attempts[0].attempt_uid
+        stream.report(saw(uid, common_pb2.TASK_STATE_RUNNING, 1))
+        await r.until(lambda: r.model.attempts[uid].state is TaskState.RUNNING)
+        stream.beat(stopping=True)
+        stream.report(saw(uid, common_pb2.TASK_STATE_WORKER_FAILED, 2))
+        await r.launch("/u/b")
+        await r.settled()
+        worker = r.model.workers["w1"]
+        assert (worker.stopping, worker.placeable, worker.health) == (True, False, WorkerHealth.DEGRADED)
+        view = worker_view(r.model, worker, 0)
+        assert view.stopping and view.health_reason == "stopping: it was told to end and gets no new work"
+        await r.settled()
+        assert not r.model.attempts and {"/u/a", "/u/b"} == set(r.model.pending), (
+            "neither old nor new work came back to it"
+        )
+        again = await r.healthy(boot="b" * 16)
+        assert not r.model.workers["w1"].stopping
+        await again.until("desired")
+        assert r.model.attempts
 
 
 async def test_a_worker_given_up_while_its_stream_stood_open_must_attach_anew() -> None:
