@@ -1,0 +1,327 @@
+"""Why a request waits, whether it would run now, and what would have to change: in words, from the exact counts.
+
+The first sentence is the cause; what follows is what somebody would ask next. Works on a `ClusterView` beside the loop, and gives
+equal answers for equal views. Must never be asked by the scheduler: its own short reasons are in `reasons.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from iris_controller.scheduling.blockers import blockers
+from iris_controller.scheduling.funnel import (
+    CONSTRAINT,
+    CPU,
+    HEALTH,
+    MEMORY,
+    SLOTS,
+    Asked,
+    FleetView,
+    Funnel,
+    count,
+    judge,
+)
+from iris_controller.scheduling.order import order_key
+from iris_controller.scheduling.snapshot import BUILDING_LIMIT
+from iris_controller.state.budgets import budget_user, effective_band
+from iris_core.model.quantities import format_cpu, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from iris_controller.scheduling.blockers import Blocked
+    from iris_controller.scheduling.funnel import GangGroup, Step
+    from iris_controller.scheduling.order import OrderKey
+    from iris_controller.state.budgets import Budget
+    from iris_controller.state.model import Model
+    from iris_controller.state.records import Job
+    from iris_core.model.bands import PriorityBand
+
+
+_SHORT = 8
+"""A size that takes more characters than this is said rounded, too."""
+
+
+class Verdict(IntEnum):
+    """Whether there is room; the numbers of `ExplainVerdict` on the wire."""
+
+    RUNS_NOW = 1
+    """There is room now."""
+    WAITS = 2
+    """There is none now, and there can be."""
+    NEVER_FITS = 3
+    """Not even if every worker of this fleet were healthy and idle."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """The fleet and the queue at one moment. `waiting` are the jobs with pending tasks, and how many those are."""
+
+    fleet: FleetView
+    waiting: tuple[tuple[Job, int], ...]
+    budgets: Mapping[str, Budget]
+    """Of every user with waiting work."""
+    spent: Mapping[str, int]
+
+    @classmethod
+    def of(cls, model: Model, more: tuple[tuple[Job, int], ...] = ()) -> ClusterView:
+        """What the model says now, and jobs that are to be thought of as waiting, too."""
+        instead = {job.job_id for job, _ in more}
+        waiting = [(model.jobs[j], len(tasks)) for j, tasks in model.pending.items() if j not in instead]
+        waiting.extend(more)
+        users = {budget_user(job) for job, _ in waiting}
+        return cls(
+            FleetView.of(model), tuple(waiting), {user: model.budget_of(user) for user in users}, dict(model.spent)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job stands in the queue (control-plane §2.3).
+
+    `position` is that of its first pending task, from 1; `spent` and `limit` are its user's, in the unit of `task_value`.
+    """
+
+    requested: PriorityBand
+    effective: PriorityBand
+    user: str
+    spent: int
+    limit: int
+    position: int
+    queue: int
+    """Pending tasks in all."""
+
+    @property
+    def demoted(self) -> bool:
+        return self.effective is not self.requested
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The answer. `cause` is one sentence without a full stop, `notes` are more of them."""
+
+    cause: str
+    verdict: Verdict
+    asked: Asked
+    funnel: Funnel
+    place: Place
+    blocked: tuple[Blocked, ...] = ()
+    """Who holds what is missing where it is nearest to fitting."""
+    notes: tuple[str, ...] = ()
+
+
+def explain(view: ClusterView, job: Job, tasks: int) -> Explanation:
+    """Explains `tasks` pending tasks of a job, which is in `view.waiting` or would be."""
+    asked = Asked.of(job.spec, tasks)
+    judged = judge(view.fleet, asked)
+    funnel = count(judged)
+    where = place(view, job)
+    verdict = verdict_of(asked, funnel)
+    return Explanation(
+        cause=cause_of(asked, funnel) + _turn(verdict, where),
+        verdict=verdict,
+        asked=asked,
+        funnel=funnel,
+        place=where,
+        blocked=blockers(judged, funnel),
+        notes=tuple(_notes(asked, funnel)),
+    )
+
+
+def place(view: ClusterView, job: Job) -> Place:
+    """Where the job's first pending task stands, in the order of `order.pending_order`: more important bands first, then the users
+    of its band in turn, task by task, whoever spends least first."""
+    user, band, key = budget_user(job), _effective(view, job), order_key(job)
+    ahead = turn = 0
+    others: dict[str, list[tuple[OrderKey, int]]] = {}
+    for other, tasks in view.waiting:
+        served = _effective(view, other)
+        if served is not band:
+            ahead += tasks if served.outranks(band) else 0
+        elif (owner := budget_user(other)) != user:
+            others.setdefault(owner, []).append((order_key(other), tasks))
+        elif other.job_id != job.job_id and order_key(other) < key:
+            turn += tasks
+    spent = view.spent.get(user, 0)
+    for owner, jobs in others.items():
+        before = min(sum(tasks for _, tasks in jobs), turn)
+        rival = _at(jobs, turn)
+        ahead += before + (rival is not None and (view.spent.get(owner, 0), rival) < (spent, key))
+    return Place(
+        requested=job.spec.band.resolve(None),
+        effective=band,
+        user=user,
+        spent=spent,
+        limit=view.budgets[user].limit,
+        position=ahead + turn + 1,
+        queue=sum(tasks for _, tasks in view.waiting),
+    )
+
+
+def _at(jobs: list[tuple[OrderKey, int]], turn: int) -> OrderKey | None:
+    """The job whose task is served in a user's turn of that number, None when the user has fewer."""
+    for key, tasks in sorted(jobs):
+        if turn < tasks:
+            return key
+        turn -= tasks
+    return None
+
+
+def _effective(view: ClusterView, job: Job) -> PriorityBand:
+    user = budget_user(job)
+    return effective_band(job.spec.band, view.budgets[user].limit, view.spent.get(user, 0))
+
+
+def verdict_of(asked: Asked, funnel: Funnel) -> Verdict:
+    """Whether it would run now, wait, or never fit."""
+    if asked.group_by:
+        if any(not group.missing for group in funnel.groups):
+            return Verdict.RUNS_NOW
+        possible = any(group.capable >= asked.size for group in funnel.groups)
+    else:
+        if funnel.fits:
+            return Verdict.RUNS_NOW
+        possible = funnel.capable > 0
+    return Verdict.WAITS if possible or not funnel.workers else Verdict.NEVER_FITS
+
+
+# The cause ----------------------------------------------------------------------------------------------------
+
+
+def cause_of(asked: Asked, funnel: Funnel) -> str:
+    """What stops it, or that there is room: one sentence."""
+    if not funnel.workers:
+        return "no worker is known"
+    step = funnel.stopped_by
+    if step is not None and step.name in (HEALTH, CONSTRAINT):
+        return _unmet(funnel, step)
+    if asked.group_by:
+        small = _groups_too_small(asked, funnel)
+        if small or step is None:
+            return small or _gang(asked, funnel)
+    if step is None:
+        return f"{_of(funnel.fits, funnel.workers)} room for it"
+    if funnel.released:
+        return f"{_count(funnel.released, 'worker')} will have room once ended attempts are confirmed gone; {_short(funnel, step)}"
+    return _short(funnel, step)
+
+
+def _unmet(funnel: Funnel, step: Step) -> str:
+    found = ", ".join(f"{count} {value}" for value, count in step.found)
+    if step.name == HEALTH:
+        return f"none of {_count(funnel.workers, 'worker')} is healthy: {found}"
+    before = [other.wants for other in funnel.steps[1 : funnel.steps.index(step)]]
+    which = _count(_reached(funnel, step), "healthy worker")
+    which += f" with {' and '.join(before)}" if before else ""
+    suggestion = f"; {step.suggestion}" if step.suggestion else ""
+    return f"none of {which} has {step.wants}: {found}{suggestion}"
+
+
+def _short(funnel: Funnel, step: Step) -> str:
+    """A resource of which too little is there, or free."""
+    reached = _count(_reached(funnel, step), "worker")
+    if any(other.name == CONSTRAINT for other in funnel.steps):
+        reached += " matching its constraints"
+    earlier = [s.name for s in funnel.steps[: funnel.steps.index(step)] if s.name not in (HEALTH, CONSTRAINT)]
+    reached += f" with enough {' and '.join(earlier)}" if earlier else ""
+    if step.name == SLOTS:
+        return f"no setup slot is free: each of {reached} already sets up {BUILDING_LIMIT} tasks"
+    unit = " of memory" if step.name == MEMORY else ""
+    if step.most_total == 0:
+        return f"needs {step.wants}{unit}: none of {reached} has any"
+    if step.needed > step.most_total:
+        return f"needs {step.wants}{unit}: the largest of {reached} has {amount(step.name, step.most_total)} in all"
+    return (
+        f"needs {step.wants}{unit} free: the most on one of {reached} is {amount(step.name, step.most_free)} "
+        f"of {amount(step.name, step.most_total)}"
+    )
+
+
+def _groups_too_small(asked: Asked, funnel: Funnel) -> str:
+    """Why no group could take the whole gang even when idle; "" when one could."""
+    shared = f"{_count(asked.size, 'worker')} that share one {asked.group_by}"
+    if not funnel.groups:
+        return f"needs {shared}: no worker has that attribute"
+    if any(group.capable >= asked.size for group in funnel.groups):
+        return ""
+    groups = _count(len(funnel.groups), "group")
+    largest = max(funnel.groups, key=lambda group: group.workers)
+    if largest.workers < asked.size:
+        return f"needs {shared}: the largest of {groups}, {largest.value}, has {largest.workers}"
+    best = max(funnel.groups, key=lambda group: group.capable)
+    return (
+        f"needs {shared}: the best of {groups}, {best.value}, has {best.capable} of {best.workers} that could take one"
+    )
+
+
+def _gang(asked: Asked, funnel: Funnel) -> str:
+    best = funnel.groups[0]
+    if not best.missing:
+        return f"{asked.group_by} {best.value} has room for all {asked.size} tasks"
+    return (
+        f"needs {_count(asked.size, 'worker')} with room that share one {asked.group_by}: "
+        f"{best.value} has {best.fits}, {best.missing} missing{_blocked(best)}"
+    )
+
+
+def _blocked(group: GangGroup) -> str:
+    why = ", ".join(f"{count} lack {name}" if count != 1 else f"1 lacks {name}" for name, count in group.blocked)
+    return f" ({why})" if why else ""
+
+
+def _turn(verdict: Verdict, where: Place) -> str:
+    """The queue's part in it."""
+    before = where.position - 1
+    if where.demoted:
+        ahead = f", behind {_count(before, 'task')}" if before else ""
+        return (
+            f"; {where.user} is over budget ({where.spent} spent of {where.limit}), "
+            f"so it is served as {where.effective.label}{ahead}"
+        )
+    return f"; {_count(before, 'task')} will be served before it" if verdict is Verdict.RUNS_NOW and before else ""
+
+
+def _notes(asked: Asked, funnel: Funnel) -> list[str]:
+    notes = []
+    if funnel.released and not funnel.fits and (step := funnel.stopped_by) is not None and asked.group_by:
+        notes.append(
+            f"{_count(funnel.released, 'worker')} will have room once ended attempts are confirmed gone ({step.name})"
+        )
+    if not funnel.fits:
+        notes += [
+            f"without {step.wants if step.name == CONSTRAINT else f'the need for {step.name}'} "
+            f"{_count(step.more, 'worker')} would fit"
+            for step in funnel.steps
+            if step.more and step.name != HEALTH
+        ]
+        unhealthy = funnel.steps[0].more
+        if unhealthy:
+            notes.append(f"{_count(unhealthy, 'worker')} would fit if healthy")
+    return notes
+
+
+def _reached(funnel: Funnel, step: Step) -> int:
+    """How many workers were left before a step."""
+    number = funnel.steps.index(step)
+    return funnel.steps[number - 1].left if number else funnel.workers
+
+
+def amount(step: str, value: int) -> str:
+    """A number of that step's unit: cores, bytes, pieces."""
+    if step == CPU:
+        return format_cpu(value)
+    if step != MEMORY:
+        return str(value)
+    exact = format_size(abs(value), exact=True)
+    text = exact if len(exact) <= _SHORT else f"{format_size(abs(value))} ({exact})"
+    return f"-{text}" if value < 0 else text
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part} of {_count(whole, 'worker')} {'has' if part == 1 else 'have'}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
