@@ -13,7 +13,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -95,27 +96,30 @@ class LocalMachines:
 
     # What blocks, each under the lock and off the loop ----------------------------------------------------------
 
-    def adopt(self, revive: Callable[[str], int]) -> None:
+    def adopt(self, revived: Callable[[str], int], spec_of: Callable[[str, str], SliceSpec]) -> None:
         """Takes over what earlier controllers made. Of slices of which nothing is alive, such as after a restart of
-        this computer, the `revive(scale group)` oldest are started again under their names, counting those that are
-        alive; the others are forgotten.
+        this computer, so many are made again, oldest first, that `revived(scale group)` live: under their names and in
+        their folders, as `spec_of(slice id, scale group)` has them now. The others are forgotten.
         """
         with self._lock:
             found = sorted(self._load(), key=lambda item: (item.created_at_ms, item.slice_id))
-            kept: dict[str, int] = {}
             living = [item for item in found if any(vm.alive for vm in item.vms)]
+            kept = Counter(item.scale_group for item in living)
             for item in living:
-                kept[item.scale_group] = kept.get(item.scale_group, 0) + 1
                 self._slices[item.slice_id] = item
+                self._start(vm for vm in item.vms if not vm.was_started)
             for item in found:
                 if item in living:
-                    self._start(vm for vm in item.vms if not vm.was_started)
-                elif not item.deleting and kept.get(item.scale_group, 0) < revive(item.scale_group):
-                    kept[item.scale_group] = kept.get(item.scale_group, 0) + 1
-                    self._slices[item.slice_id] = item
-                    log.info("starting slice %s again: nothing of it is alive", item.slice_id)
-                    self._start(item.vms)
-                else:
+                    continue
+                if item.deleting or kept[item.scale_group] >= revived(item.scale_group):
+                    self._forget(item)
+                    continue
+                kept[item.scale_group] += 1
+                log.info("starting slice %s again: nothing of it is alive", item.slice_id)
+                try:
+                    self._make(spec_of(item.slice_id, item.scale_group), item.created_at_ms, item.labels)
+                except MachinesFailed as error:
+                    log.error("slice %s cannot be started again: %s", item.slice_id, error)
                     self._forget(item)
 
     def _load(self) -> Sequence[LocalSlice]:
@@ -181,26 +185,29 @@ class LocalMachines:
             made = self._slices.get(spec.slice_id)
             if made is not None:
                 return made.info()
-            record = {
-                "slice_id": spec.slice_id,
-                "scale_group": spec.scale_group,
-                "created_at_ms": time.time_ns() // 1_000_000,
-                "labels": dict(spec.labels),
-                "was_ready": False,
-                "deleting": False,
-                "workers": [
-                    {"worker_id": worker_id, "words": worker_words(spec, index)}
-                    for index, worker_id in enumerate(spec.worker_ids)
-                ],
-            }
-            made = LocalSlice(self._records / f"{spec.slice_id}.json", record, self._workers, self._sweep)
-            try:
-                made.save()
-            except OSError as error:
-                raise MachinesFailed(f"cannot write {made.path}: {(error.strerror or str(error)).lower()}") from None
-            self._slices[spec.slice_id] = made
-            self._start(made.vms)
-            return made.info()
+            return self._make(spec, time.time_ns() // 1_000_000, spec.labels).info()
+
+    def _make(self, spec: SliceSpec, created_at_ms: int, labels: Mapping[str, str]) -> LocalSlice:
+        record = {
+            "slice_id": spec.slice_id,
+            "scale_group": spec.scale_group,
+            "created_at_ms": created_at_ms,
+            "labels": labels,
+            "was_ready": False,
+            "deleting": False,
+            "workers": [
+                {"worker_id": worker_id, "words": worker_words(spec, index)}
+                for index, worker_id in enumerate(spec.worker_ids)
+            ],
+        }
+        made = LocalSlice(self._records / f"{spec.slice_id}.json", record, self._workers, self._sweep)
+        try:
+            made.save()
+        except OSError as error:
+            raise MachinesFailed(f"cannot write {made.path}: {(error.strerror or str(error)).lower()}") from None
+        self._slices[spec.slice_id] = made
+        self._start(made.vms)
+        return made
 
     def _list(self) -> Sequence[SliceInfo]:
         with self._lock:
