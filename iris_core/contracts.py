@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
@@ -129,14 +130,27 @@ class ObjectMissing(IrisError):
 
 
 class ObjectStore(Protocol):
-    """Flat objects under one root URL. Names are relative, `/`-separated, and never leave the root."""
+    """Flat objects under one root URL. Names are relative, `/`-separated, and never leave the root.
+
+    Every method may raise IrisError: the store does not answer, or refuses.
+    """
+
+    url: str
 
     def put(self, name: str, data: bytes, *, if_generation: str | None = None) -> ObjectInfo:
         """Durable when it returns. `if_generation=""` = only if absent. Raises GenerationMismatch."""
         ...
 
+    def put_file(self, name: str, path: Path, *, if_generation: str | None = None) -> ObjectInfo:
+        """As `put`, for a file of any size, which is handed over: it is gone afterwards. Raises GenerationMismatch."""
+        ...
+
     def get(self, name: str) -> bytes:
         """Raises ObjectMissing."""
+        ...
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """One version of an object of any size, in pieces of some MiB. Raises ObjectMissing."""
         ...
 
     def stat(self, name: str) -> ObjectInfo | None: ...

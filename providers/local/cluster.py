@@ -37,7 +37,16 @@ RESTART_WINDOW_S: Final = 60.0
 POLL_S: Final = 0.2
 PR_SET_PDEATHSIG: Final = 1
 
-NEEDED: Final = ("starlette", "uvicorn", "uvloop", "prometheus_client", "psutil", "grpc_health", "grpc_reflection")
+NEEDED: Final = (
+    "starlette",
+    "uvicorn",
+    "uvloop",
+    "prometheus_client",
+    "psutil",
+    "zstandard",
+    "grpc_health",
+    "grpc_reflection",
+)
 """Modules of the `controller` extra without which it cannot start."""
 
 CONFIG: Final = """\

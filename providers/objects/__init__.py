@@ -4,6 +4,7 @@ that installs it.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -12,6 +13,8 @@ from iris_core.model.errors import shown
 
 if TYPE_CHECKING:
     from iris_core.contracts import ObjectStore
+
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,221}[a-z0-9]")
 
 
 def open_store(url: str) -> ObjectStore:
@@ -28,4 +31,25 @@ def open_store(url: str) -> ObjectStore:
         from providers.objects.file import FileStore
 
         return FileStore(Path(path))
-    raise UsageFailed(f"{shown(url)}: this release stores objects under file:// only", hint="write it as file:///path")
+    if parts.scheme == "gs":
+        if not _BUCKET.fullmatch(parts.netloc) or parts.query or parts.fragment:
+            raise UsageFailed(f"{shown(url)} is not a place in a bucket", hint="write it as gs://bucket/path")
+        import importlib.util
+
+        # Looking for the package imports its parents; where those are missing it raises instead.
+        try:
+            found = importlib.util.find_spec("google.cloud.storage")
+        except ModuleNotFoundError:
+            found = None
+        if found is None:
+            raise UsageFailed(
+                f"{shown(url)} needs the package google-cloud-storage, which is not installed",
+                hint="pip install 'iris-ops[gcp]'",
+            )
+        from providers.objects.gcs import GcsStore
+
+        return GcsStore(parts.netloc, parts.path.strip("/"))
+    raise UsageFailed(
+        f"{shown(url)}: this release stores objects under file:// and gs:// only",
+        hint="write it as file:///path or gs://bucket/path",
+    )

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 OURS = {"iris_core", "iris_controller", "providers", "iris_tui", "screens"}
 IMPORTS = {"pyyaml": "yaml", "pyjwt": "jwt", "protobuf": "google.protobuf", "google-re2": "re2", "grpcio": "grpc",
-           "grpcio-health-checking": "grpc_health", "grpcio-reflection": "grpc_reflection", "cryptography": "cryptography"}  # fmt: skip
+           "grpcio-health-checking": "grpc_health", "grpcio-reflection": "grpc_reflection", "cryptography": "cryptography",
+           "google-auth": "google.auth", "google-api-core": "google.api_core", "google-cloud-storage": "google.cloud.storage",
+           "google-cloud-tpu": "google.cloud.tpu"}  # fmt: skip
 """Where the name on the index is not the name in the code."""
 
-BROUGHT_BY = {"cryptography": "pyjwt"}
+BROUGHT_BY = {"cryptography": "pyjwt", "requests": "google-cloud-storage", "google-api-core": "google-cloud-storage"}
 """Imported in its own right, and brought by the extra of another."""
 
 FOR_OPERATORS = {"sqlite-utils"}

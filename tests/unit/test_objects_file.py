@@ -139,6 +139,6 @@ def test_a_failed_write_leaves_the_old_object_and_no_scratch(
 def test_stores_are_opened_by_url(tmp_path: Path) -> None:
     open_store(f"file://{tmp_path}/a%20b").put("x", b"1")
     assert (tmp_path / "a b" / "x").read_bytes() == b"1"
-    for url in ("gs://bucket/x", "file://host/x", "/plain", "", "file:relative"):
+    for url in ("s3://bucket/x", "file://host/x", "/plain", "", "file:relative"):
         with pytest.raises(UsageFailed):
             open_store(url)
