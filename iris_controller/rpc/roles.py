@@ -55,6 +55,8 @@ ACCESS: dict[str, Access] = {
     "ControllerService/KickTasks": Access(_OPERATOR, True, 1, max_bytes=8 * MIB),
     "ControllerService/GetTaskStatus": Access(_READER_OR_TASK),
     "ControllerService/ListTasks": Access(_READER_OR_TASK),
+    "ControllerService/ExplainJob": Access(_READER_OR_TASK, max_bytes=32 * MIB),
+    "ControllerService/ExplainTask": Access(_READER_OR_TASK),
     "ControllerService/ExecInContainer": Access(_OPERATOR, True, 1, "task_exec", deadline_s=0),
     "ControllerService/GetProcessStatus": Access(_READER),
     "ControllerService/ListWorkers": Access(_READER),

@@ -2,6 +2,7 @@ from iris_core.wire.gen.iris.v1 import backends_pb2 as _backends_pb2
 from iris_core.wire.gen.iris.v1 import budgets_pb2 as _budgets_pb2
 from iris_core.wire.gen.iris.v1 import common_pb2 as _common_pb2
 from iris_core.wire.gen.iris.v1 import endpoints_pb2 as _endpoints_pb2
+from iris_core.wire.gen.iris.v1 import explain_pb2 as _explain_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -480,6 +481,36 @@ class ListTasksResponse(_message.Message):
     total_capped: bool
     revision: _common_pb2.Revision
     def __init__(self, tasks: _Optional[_Iterable[_Union[TaskStatus, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., total_count: _Optional[int] = ..., total_capped: _Optional[bool] = ..., revision: _Optional[_Union[_common_pb2.Revision, _Mapping]] = ...) -> None: ...
+
+class ExplainJobRequest(_message.Message):
+    __slots__ = ("job_id", "launch", "what_if")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    LAUNCH_FIELD_NUMBER: _ClassVar[int]
+    WHAT_IF_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    launch: LaunchJobRequest
+    what_if: _explain_pb2.WhatIf
+    def __init__(self, job_id: _Optional[str] = ..., launch: _Optional[_Union[LaunchJobRequest, _Mapping]] = ..., what_if: _Optional[_Union[_explain_pb2.WhatIf, _Mapping]] = ...) -> None: ...
+
+class ExplainJobResponse(_message.Message):
+    __slots__ = ("explanation",)
+    EXPLANATION_FIELD_NUMBER: _ClassVar[int]
+    explanation: _explain_pb2.Explanation
+    def __init__(self, explanation: _Optional[_Union[_explain_pb2.Explanation, _Mapping]] = ...) -> None: ...
+
+class ExplainTaskRequest(_message.Message):
+    __slots__ = ("task_id", "what_if")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    WHAT_IF_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    what_if: _explain_pb2.WhatIf
+    def __init__(self, task_id: _Optional[str] = ..., what_if: _Optional[_Union[_explain_pb2.WhatIf, _Mapping]] = ...) -> None: ...
+
+class ExplainTaskResponse(_message.Message):
+    __slots__ = ("explanation",)
+    EXPLANATION_FIELD_NUMBER: _ClassVar[int]
+    explanation: _explain_pb2.Explanation
+    def __init__(self, explanation: _Optional[_Union[_explain_pb2.Explanation, _Mapping]] = ...) -> None: ...
 
 class ExecInContainerRequest(_message.Message):
     __slots__ = ("task_id", "command", "timeout_seconds", "request_id")
