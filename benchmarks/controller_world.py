@@ -105,10 +105,10 @@ class World:
         return job_id
 
     def assign(self, o: Overlay, plan: Plan) -> None:
-        for job_id, index, worker_id in plan.assignments:
+        for job_id, index, worker_id, band in plan.assignments:
             task = o.task(job_id, index)
             assert task is not None
-            kernel.assign(o, task, worker_id, f"{next(self._uids):016x}", self.now_ms)
+            kernel.assign(o, task, worker_id, f"{next(self._uids):016x}", self.now_ms, band)
 
     def tick(self) -> int:
         """Places all that fits, slice after slice, each durable. Returns how many."""

@@ -44,10 +44,10 @@ class SchedulerTicker:
         self._wanted = not plan.done
         self._said = self._unsaid | plan.reasons
         self._unsaid = {}
-        for job_id, index, worker_id in plan.assignments:
+        for job_id, index, worker_id, band in plan.assignments:
             task = overlay.task(job_id, index)
             if task is not None:
-                kernel.assign(overlay, task, worker_id, secrets.token_hex(8), now_ms)
+                kernel.assign(overlay, task, worker_id, secrets.token_hex(8), now_ms, band)
         return self._said
 
     def dropped(self) -> None:

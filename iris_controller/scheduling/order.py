@@ -1,17 +1,20 @@
 """In which order pending work is served (control-plane §2.3).
 
-All pending tasks of one job are alike, so the unit of the queue is the job's bucket of them.
+All pending tasks of one job are alike, so the unit of the queue is the job's bucket of them. Between users the order is made anew with
+every task placed (`turns`); what is here is the order inside one user's work, and the whole as a reader sees it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from iris_controller.state.budgets import budget_user, effective_band
 from iris_core.model.states import TaskState
 
 if TYPE_CHECKING:
     from iris_controller.state.model import Model
     from iris_controller.state.records import Job, Task
+    from iris_core.model.bands import PriorityBand
 
 OrderKey = tuple[int, int, int, int, int]
 
@@ -19,16 +22,38 @@ NOT_PLANNED = "waiting for the scheduler"
 
 
 def order_key(job: Job) -> OrderKey:
-    """Sorts first what is served first: band, deeper jobs, root submit time, submit time, insertion.
+    """Sorts first what is served first of one user's work: requested band, deeper jobs, root submit time, submit time, insertion.
 
     A child carries its root's submit time, so a tree finishes before newer trees start.
     """
-    return (-job.spec.band.rank(), -job.depth, job.root_submitted_ms, job.submitted_at_ms, job.priority_insertion)
+    return (
+        -job.spec.band.resolve(None).rank(),
+        -job.depth,
+        job.root_submitted_ms,
+        job.submitted_at_ms,
+        job.priority_insertion,
+    )
+
+
+def band_now(model: Model, job: Job) -> PriorityBand:
+    """The band in which the job's pending tasks are served as of now: the requested one, or BATCH over budget."""
+    user = budget_user(job)
+    return effective_band(job.spec.band, model.budget_of(user).limit, model.spent.get(user, 0))
 
 
 def pending_order(model: Model) -> list[str]:
-    """The ids of all jobs with pending tasks, as the scheduler would serve them."""
-    return sorted(model.pending, key=lambda job_id: order_key(model.jobs[job_id]))
+    """The ids of all jobs with pending tasks, each where its first task would be served if all fitted and spend stood still.
+
+    By effective band; inside a band users take turns task by task, whoever spends least first.
+    """
+    ahead: dict[tuple[str, PriorityBand], int] = {}
+    found: list[tuple[int, int, int, OrderKey, str]] = []
+    for key, job in sorted((order_key(job), job) for job in map(model.jobs.__getitem__, model.pending)):
+        user, band = budget_user(job), band_now(model, job)
+        turn = ahead.get((user, band), 0)
+        ahead[(user, band)] = turn + len(model.pending[job.job_id])
+        found.append((-band.rank(), turn, model.spent.get(user, 0), key, job.job_id))
+    return [job_id for *_, job_id in sorted(found)]
 
 
 def explain_pending(model: Model, job_id: str) -> str:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from iris_controller.scheduling.shape import Shape
-    from iris_controller.scheduling.snapshot import Fleet, Node
+    from iris_controller.scheduling.snapshot import Fleet
+    from iris_controller.state.budgets import Budget
 
 
 def reason_for(shape: Shape, fleet: Fleet) -> str:
@@ -25,33 +26,35 @@ def reason_for(shape: Shape, fleet: Fleet) -> str:
         return "no workers attached"
     if not fleet.usable:
         return _none_usable(fleet)
-    members = [fleet.nodes[worker_id] for worker_id in shape.group.members]
-    if not members:
+    if not shape.group.members:
         return _no_match(shape, fleet)
-    return _too_small(shape, members) or _busy(shape, members)
+    return _too_small(shape) or _busy(shape)
+
+
+def over_budget(budget: Budget) -> str:
+    """What a reason adds for work that waits in BATCH because its user spends too much."""
+    return f" (as batch: {budget.user_id} is over the budget of {budget.limit})"
 
 
 def _none_usable(fleet: Fleet) -> str:
-    excluded = sum(node.worker.excluded for node in fleet.nodes.values() if node.worker.placeable)
-    if excluded:
-        return f"{_workers(excluded)} excluded after failing to stage, no other is healthy"
+    if fleet.excluded:
+        return f"{_workers(fleet.excluded)} excluded after failing to stage, no other is healthy"
     return f"no healthy worker ({fleet.attached} attached)"
 
 
 def _no_match(shape: Shape, fleet: Fleet) -> str:
     """Names the constraints that no usable worker meets, or, when each is met by some, all of them."""
-    usable = [node for node in fleet.nodes.values() if node.usable]
     required = shape.group.required
-    unmet = [c for c in required if not any(c.matches(node.worker.attributes) for node in usable)]
+    unmet = [c for c in required if not fleet.meets(c)]
     names = " ".join(str(c) for c in unmet or required)
     both = "" if unmet or len(required) < 2 else " together"
-    return f"no worker matches {names}{both} ({_workers(len(usable))})"
+    return f"no worker matches {names}{both} ({_workers(fleet.usable)})"
 
 
-def _too_small(shape: Shape, members: list[Node]) -> str:
+def _too_small(shape: Shape) -> str:
     """What is asked for that even an idle worker does not have; empty when one has it all."""
-    totals = [node.worker.total for node in members]
-    count = _workers(len(members))
+    totals = shape.group.totals
+    count = _workers(len(shape.group.members))
     most_cpu = max(total.cpu_millicores for total in totals)
     if shape.cpu > most_cpu:
         return f"needs {_cores(shape.cpu)}, the largest of {count} has {format_cpu(most_cpu)}"
@@ -59,29 +62,29 @@ def _too_small(shape: Shape, members: list[Node]) -> str:
     if shape.memory > most_memory:
         return f"needs {_size(shape.memory)} of memory, the largest of {count} has {_size(most_memory)}"
     if shape.device is not None:
-        liked = [node.device.count for node in members if node.device is not None and shape.likes(node)]
+        liked = [device.count for total in totals if (device := total.device) is not None and shape.likes(device)]
         wanted = _devices(shape.device)
         if not liked:
             return f"needs {wanted}, none of {count} has any"
-        if shape.device[2] > max(liked):
+        if shape.devices > max(liked):
             return f"needs {wanted}, the most on one worker is {max(liked)}"
     if any(
-        shape.cpu <= node.worker.total.cpu_millicores
-        and shape.memory <= node.worker.total.memory_bytes
+        shape.cpu <= total.cpu_millicores
+        and shape.memory <= total.memory_bytes
         and (
             shape.device is None
-            or (shape.likes(node) and node.device is not None and shape.device[2] <= node.device.count)
+            or (total.device is not None and shape.likes(total.device) and shape.devices <= total.device.count)
         )
-        for node in members
+        for total in totals
     ):
         return ""
     return f"no worker has {_asked(shape)} together ({count})"
 
 
-def _busy(shape: Shape, members: list[Node]) -> str:
+def _busy(shape: Shape) -> str:
     if shape.waits_for_slot:
         return f"waiting for a setup slot: workers with room already set up {BUILDING_LIMIT} tasks each"
-    return f"waiting for capacity: {_asked(shape)} free on none of {_workers(len(members))}"
+    return f"waiting for capacity: {_asked(shape)} free on none of {_workers(len(shape.group.members))}"
 
 
 def _asked(shape: Shape) -> str:

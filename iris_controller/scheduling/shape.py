@@ -15,10 +15,11 @@ from iris_controller.scheduling.snapshot import BUILDING_LIMIT
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from iris_controller.scheduling.order import OrderKey
     from iris_controller.scheduling.snapshot import Group, Node, Tier
+    from iris_controller.scheduling.turns import Bucket, Lane, Line
     from iris_controller.state.records import JobSpec
     from iris_core.model.constraints import Constraint
+    from iris_core.model.resources import Device
 
 ShapeKey = tuple[int, int, tuple[str, str, int] | None, tuple["Constraint", ...], bool]
 
@@ -65,37 +66,68 @@ class _TierSearch:
 
 
 class Shape:
-    """One kind of request, its waiting buckets, and its search over the group of workers that its constraints leave."""
+    """One kind of request, who waits for it, and its search over the group of workers that its constraints leave."""
 
     def __init__(self, key: ShapeKey, group: Group) -> None:
         self.cpu, self.memory, self.device, self.constraints, self.setup = key
+        self.devices = self.device[2] if self.device is not None else 0
         self.key = key
         self.group = group
-        self.buckets: list[tuple[OrderKey, str]] = []
-        """A heap; an entry whose bucket is gone is skipped when it comes up."""
+        self.lines: dict[Lane, Line] = {}
         self.size = 0
-        """Buckets that are really there."""
+        """Number of buckets."""
         self.seen = -1
-        """Position in the planner's log of changes up to which the search knows of them; -1 = it has not begun."""
-        self.queued: tuple[OrderKey, int] | None = None
-        """Key and number of this shape's entry in the planner's queue; other entries of it are out of date."""
-        self.exhausted = False
-        """Whether nothing fitted when last tried; `reason` then says why."""
+        """Position in the planner's log of changed workers up to which the search knows them; -1 = it has not begun."""
+        self.open = True
+        """Whether something may fit; when not, `reason` says why."""
         self.reason = ""
         self.reason_for: tuple[int, int, bool] | None = None
-        self.untold: dict[str, None] = {}
-        """Jobs that have not been given `reason`."""
+        self.untold: dict[Bucket, None] = {}
+        """Buckets that have not been given `reason`."""
         self.waits_for_slot: set[str] = set()
         """Workers with room for it that are setting up as many tasks as they may."""
         self._tiers: dict[Tier, _TierSearch] = {}
         self._order: list[Tier] = []
 
-    def restart(self, nodes: dict[str, Node], seen: int) -> None:
-        """Begins the search anew over the whole group."""
-        start = 0 if self.device is not None else self.group.start
-        self._tiers = {tier: _TierSearch(workers, start) for tier, workers in self.group.tiers(nodes)}
-        self._order = sorted(self._tiers)
+    def close(self) -> None:
+        """The search found nothing."""
+        self.open = False
+        self.waits_for_slot &= self.group.members.keys()
+        if not self.waits_for_slot:
+            self.group.nothing_for[self] = None
+
+    def reopen(self) -> None:
+        """Something may fit again."""
+        self.open = True
+        self.group.nothing_for.pop(self, None)
+
+    def asks_less(self, other: Shape) -> bool:
+        """Whether every worker without room for this one has none for the other either; both are of one group."""
+        return (
+            self.cpu <= other.cpu
+            and self.memory <= other.memory
+            and (not self.setup or other.setup)
+            and (
+                self.device is None
+                or (
+                    other.device is not None
+                    and self.device[0] == other.device[0]
+                    and self.device[1] in ("", other.device[1])
+                    and self.devices <= other.devices
+                )
+            )
+        )
+
+    def restart(self, seen: int) -> None:
+        """Begins the search anew over the whole group, or where one for less has just ended without a find."""
         self.waits_for_slot.clear()
+        for other in self.group.nothing_for:
+            if other.asks_less(self):
+                self._tiers, self._order, self.seen = {}, [], other.seen
+                return
+        start = 0 if self.device is not None else self.group.start
+        self._tiers = {tier: _TierSearch(workers, start) for tier, workers in self.group.tiers()}
+        self._order = sorted(self._tiers)
         self.seen = seen
 
     def hear(self, changed: Iterable[str], seen: int) -> None:
@@ -149,25 +181,25 @@ class Shape:
                     return None
             if members.get(worker_id) == tier:
                 node = nodes[worker_id]
-                if self._fits(node):
+                if self.fits(node):
                     return node
 
-    def _fits(self, node: Node) -> bool:
+    def fits(self, node: Node) -> bool:
+        """Whether one task goes onto the worker now; remembers one where only a setup slot is missing."""
         if self.cpu > node.cpu or self.memory > node.memory:
             return False
-        if self.device is not None and not (self.device[2] <= node.devices and self.likes(node)):
+        if self.device is not None and not (self.devices <= node.devices and self.likes(node.device)):
             return False
         if self.setup and node.building >= BUILDING_LIMIT:
             self.waits_for_slot.add(node.worker.worker_id)
             return False
         return True
 
-    def likes(self, node: Node) -> bool:
-        """Whether the worker's accelerators, if any are asked for, are of the kind and variant asked for."""
+    def likes(self, device: Device | None) -> bool:
+        """Whether a worker's accelerators, if any are asked for, are of the kind and variant asked for."""
         if self.device is None:
             return True
         kind, variant, _ = self.device
-        device = node.device
         return (
             device is not None
             and device.kind == kind
@@ -180,6 +212,6 @@ class Shape:
         node.memory -= self.memory
         node.tasks += 1
         if self.device is not None:
-            node.devices -= self.device[2]
+            node.devices -= self.devices
         if self.setup:
             node.building += 1

@@ -7,12 +7,14 @@ of which an earlier one is always preferred. Must never hold a task.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from iris_core.model.constraints import Constraint, Mode
 
 if TYPE_CHECKING:
+    from iris_controller.scheduling.shape import Shape
     from iris_controller.state.model import Usage
     from iris_controller.state.records import Worker
     from iris_core.model.resources import Device, Resources
@@ -25,6 +27,7 @@ IDLE_GROUPS: Final = 64
 
 Tier = tuple[int, int]
 Standing = tuple[bool, bool, bool, "Resources", Mapping[str, str | int | float]]
+Room = tuple[int, int, int, int]
 GroupKey = tuple[tuple[Constraint, ...], bool]
 
 
@@ -36,13 +39,18 @@ class Node:
     def __init__(self, worker: Worker, usage: Usage, order: int) -> None:
         self.order = order
         """Position in the order in which workers were first seen."""
-        self.refresh(worker, usage)
+        self.become(worker)
+        self.refresh(usage)
 
-    def refresh(self, worker: Worker, usage: Usage) -> None:
-        total = worker.total
+    def become(self, worker: Worker) -> None:
+        """Takes in another row of the worker; `refresh` must follow."""
         self.worker = worker
         self.usable = worker.placeable and not worker.excluded
-        self.device: Device | None = total.device
+        self.device: Device | None = worker.total.device
+
+    def refresh(self, usage: Usage) -> None:
+        """Takes in what the worker holds."""
+        total = self.worker.total
         self.cpu = total.cpu_millicores - usage.cpu_millicores
         self.memory = total.memory_bytes - usage.memory_bytes
         self.devices = 0
@@ -51,14 +59,14 @@ class Node:
         self.building = usage.building
         self.tasks = usage.tasks
 
-    def room(self) -> tuple[int, int, int, int]:
+    def room(self) -> Room:
         """What a higher number of lets more fit."""
         return self.cpu, self.memory, self.devices, -self.building
 
     def standing(self) -> Standing:
         """What decides where the worker belongs; all else about it is of no matter here."""
         worker = self.worker
-        return self.usable, worker.attached, worker.excluded, worker.total, worker.attributes
+        return self.usable, worker.attached, worker.placeable and worker.excluded, worker.total, worker.attributes
 
     def load(self) -> tuple[float, int, int]:
         """How busy the worker is: share of its CPU in use, then tasks, then its order."""
@@ -75,6 +83,10 @@ class Group:
         self.preferred = tuple(c for c in constraints if c.mode is Mode.PREFERRED)
         self.wants_device = wants_device
         self.members: dict[str, Tier] = {}
+        self.totals: Counter[Resources] = Counter()
+        """What the members have in all, and how many of them have it: a fleet has few kinds of workers."""
+        self.nothing_for: dict[Shape, None] = {}
+        """Shapes of which no member has room for a task."""
         self.shapes = 0
         """How many shapes use this group; it is dropped with the last."""
         self.version = 0
@@ -82,15 +94,22 @@ class Group:
         self.start = 0
         """Where the next scan begins, so that one job after the other does not begin at the same worker."""
         self._tiers: list[tuple[Tier, tuple[str, ...]]] | None = None
+        self._total_of: dict[str, Resources] = {}
 
     def update(self, worker_id: str, node: Node | None) -> None:
         """Takes in that a worker came, went, or changed in attributes, total or usability."""
         tier = self._tier(node) if node is not None else None
-        if tier is None:
-            if self.members.pop(worker_id, None) is None:
-                return
-        else:
+        had = self._total_of.pop(worker_id, None)
+        if had is not None:
+            self.totals[had] -= 1
+            if not self.totals[had]:
+                del self.totals[had]
+        if node is not None and tier is not None:
             self.members[worker_id] = tier
+            total = self._total_of[worker_id] = node.worker.total
+            self.totals[total] += 1
+        elif self.members.pop(worker_id, None) is None:
+            return
         self.version += 1
         self._tiers = None
 
@@ -101,12 +120,12 @@ class Group:
         unmet = sum(not c.matches(attributes) for c in self.preferred)
         return unmet, int(node.device is not None and not self.wants_device)
 
-    def tiers(self, nodes: dict[str, Node]) -> list[tuple[Tier, tuple[str, ...]]]:
-        """The members by tier, best first, within a tier in worker order."""
+    def tiers(self) -> list[tuple[Tier, tuple[str, ...]]]:
+        """The members by tier, best first, within a tier in the order in which they came."""
         if self._tiers is None:
             grouped: dict[Tier, list[str]] = {}
-            for worker_id in sorted(self.members, key=lambda w: nodes[w].order):
-                grouped.setdefault(self.members[worker_id], []).append(worker_id)
+            for worker_id, tier in self.members.items():
+                grouped.setdefault(tier, []).append(worker_id)
             self._tiers = [(tier, tuple(grouped[tier])) for tier in sorted(grouped)]
         return self._tiers
 
@@ -120,6 +139,8 @@ class Fleet:
         self._idle: dict[GroupKey, None] = {}
         self.attached = 0
         self.usable = 0
+        self.excluded = 0
+        """Those that take no work only because they failed to stage too often."""
         self.version = 0
         """Grows when a worker comes, goes or changes otherwise than in what it runs."""
         self._orders = 0
@@ -133,13 +154,17 @@ class Fleet:
             self._count(node.standing(), 1)
             self._regroup(worker.worker_id, node)
             return node.usable
-        before, standing = node.room(), node.standing()
-        node.refresh(worker, usage)
-        if node.standing() != standing:
-            self._count(standing, -1)
-            self._count(node.standing(), 1)
-            self._regroup(worker.worker_id, node)
-            return node.usable
+        before = node.room()
+        if node.worker is not worker:
+            standing = node.standing()
+            node.become(worker)
+            if node.standing() != standing:
+                node.refresh(usage)
+                self._count(standing, -1)
+                self._count(node.standing(), 1)
+                self._regroup(worker.worker_id, node)
+                return node.usable
+        node.refresh(usage)
         return node.usable and any(now > then for now, then in zip(node.room(), before, strict=True))
 
     def drop(self, worker_id: str) -> None:
@@ -166,17 +191,29 @@ class Fleet:
         group = self.groups[key]
         group.shapes -= 1
         if not group.shapes:
-            self._idle[key] = None
-            if len(self._idle) > IDLE_GROUPS:
-                oldest = next(iter(self._idle))
-                del self._idle[oldest], self.groups[oldest]
+            self._rest(key)
+
+    def meets(self, constraint: Constraint) -> bool:
+        """Whether a usable worker satisfies the constraint."""
+        key = ((constraint,), True)
+        group = self.group(*key)
+        if not group.shapes:
+            self._rest(key)
+        return bool(group.members)
+
+    def _rest(self, key: GroupKey) -> None:
+        self._idle[key] = None
+        if len(self._idle) > IDLE_GROUPS:
+            oldest = next(iter(self._idle))
+            del self._idle[oldest], self.groups[oldest]
 
     def _regroup(self, worker_id: str, node: Node | None) -> None:
         for group in self.groups.values():
             group.update(worker_id, node)
 
     def _count(self, standing: Standing, sign: int) -> None:
-        usable, attached = standing[:2]
+        usable, attached, excluded = standing[:3]
         self.attached += sign * attached
         self.usable += sign * usable
+        self.excluded += sign * excluded
         self.version += 1

@@ -109,7 +109,7 @@ class Model:
         self.reasons: dict[str, str] = {}
         """Why a job's pending tasks wait, by job id; kept by the scheduler."""
         self.unplanned_workers: set[str] = set()
-        """Workers whose usage changed since the planner last looked; it empties this, and `unplanned_jobs`."""
+        """Workers whose row or usage changed since the planner last looked; it empties this, and `unplanned_jobs`."""
         self.unplanned_jobs: set[str] = set()
         """Jobs whose pending tasks changed."""
         self.budgets: dict[str, Budget] = {}
@@ -207,6 +207,7 @@ class Model:
                 self.workers.pop(worker_id, None)
             else:
                 self.workers[worker_id] = worker
+            self.unplanned_workers.add(worker_id)
             changes.workers.add(worker_id)
         for user_id, budget in overlay.budgets.items():
             self.budgets[user_id] = budget

@@ -128,10 +128,10 @@ class World:
         while True:
             plan = self.planner.plan(self.model, **limits)
             with self.batch() as o:
-                for job_id, index, worker_id in plan.assignments:
+                for job_id, index, worker_id, band in plan.assignments:
                     task = o.task(job_id, index)
                     assert task is not None
-                    if kernel.assign(o, task, worker_id, self.uid(), self.now_ms) is not None:
+                    if kernel.assign(o, task, worker_id, self.uid(), self.now_ms, band) is not None:
                         placed.append((job_id, index, worker_id))
             self.take_reasons(plan.reasons)
             if plan.done:

@@ -183,10 +183,10 @@ class Simulation:
         looks = iter([True] * (a % 9))
         budget = (lambda: next(looks, False)) if a % 2 else (lambda: True)
         plan = self.world.planner.plan(self.world.model, max_assignments=1 + b % 6, budget=budget)
-        for job_id, index, worker_id in plan.assignments:
+        for job_id, index, worker_id, band in plan.assignments:
             task = o.task(job_id, index)
             if task is not None:
-                kernel.assign(o, task, worker_id, self.world.uid(), self.world.now_ms)
+                kernel.assign(o, task, worker_id, self.world.uid(), self.world.now_ms, band)
         return plan.reasons
 
     def _place(self, o: Overlay, a: int, b: int) -> None:

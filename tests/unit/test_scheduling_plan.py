@@ -258,10 +258,10 @@ def test_a_slice_is_bounded_and_the_next_goes_on() -> None:
         plan = planner.plan(world.model, max_assignments=100)
         sizes.append(len(plan.assignments))
         with world.batch() as o:
-            for job_id, index, worker_id in plan.assignments:
+            for job_id, index, worker_id, band in plan.assignments:
                 task = o.task(job_id, index)
                 assert task is not None
-                assert kernel.assign(o, task, worker_id, world.uid(), world.now_ms)
+                assert kernel.assign(o, task, worker_id, world.uid(), world.now_ms, band)
         if plan.done:
             break
     assert sizes == [100, 100, 100, 50]
@@ -304,7 +304,7 @@ def test_more_important_work_that_comes_between_two_slices_goes_first() -> None:
     assert not plan.done
     world.submit("/u/urgent", band=PriorityBand.PRODUCTION)  # the slice above is dropped
     plan = world.planner.plan(world.model, max_assignments=10)
-    assert plan.assignments[0] == ("/u/urgent", 0, "w0")
+    assert plan.assignments[0] == ("/u/urgent", 0, "w0", PriorityBand.PRODUCTION)
 
 
 def test_more_important_work_of_a_shape_that_was_just_woken_goes_first() -> None:
@@ -326,8 +326,8 @@ def test_a_long_queue_on_a_busy_fleet_does_not_make_the_search_grow() -> None:
     for _ in range(15):
         placed = world.planner.plan(world.model, max_assignments=20)
         with world.batch() as o:
-            for job_id, index, worker_id in placed.assignments:
-                kernel.assign(o, world.task(index, job_id), worker_id, world.uid(), world.now_ms)
+            for job_id, index, worker_id, band in placed.assignments:
+                kernel.assign(o, world.task(index, job_id), worker_id, world.uid(), world.now_ms, band)
         with world.batch() as o:
             for attempt in list(world.model.attempts.values())[:10]:
                 kernel.observe(o, attempt.worker_id, kernel.Observed(attempt.uid, S.SUCCEEDED), world.now_ms)

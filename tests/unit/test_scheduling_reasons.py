@@ -8,6 +8,7 @@ import pytest
 
 from iris_controller.scheduling.order import NOT_PLANNED, explain_pending, explain_task
 from iris_controller.state import kernel
+from iris_controller.state.budgets import Budget
 from iris_core.model.constraints import parse_constraint
 from iris_core.model.resources import Device
 from iris_core.model.states import TaskState
@@ -19,6 +20,7 @@ US = {"region": "us", "zone": "b"}
 
 def reason(*workers: dict[str, Any], tasks: int = 1, wants: tuple[str, ...] = (), **asked: Any) -> str:
     world = World()
+    world.model.budget_defaults = Budget("", limit=0)
     for i, values in enumerate(workers):
         world.add_worker(f"w{i}", **values)
     world.submit(tasks=tasks, constraints=tuple(parse_constraint(c) for c in wants), **asked)
