@@ -261,6 +261,8 @@ class Model:
         task = self.task(attempt.job_id, attempt.task_index) if attempt.state in ACTIVE else None
         if task is not None:
             self.occupants.put(attempt.uid, attempt.worker_id, task.band)
+        elif attempt.finished_at_ms is None:
+            self.occupants.end(attempt.uid, attempt.worker_id)
         else:
             self.occupants.drop(attempt.uid, attempt.worker_id)
         usage = self.usage.setdefault(attempt.worker_id, Usage())

@@ -1,8 +1,8 @@
-"""Which active attempts occupy a worker, by the band that their task was stamped with when it was placed.
+"""Which unfinished attempts occupy a worker: active ones by the band that their task was stamped with, and those that are ending.
 
 Preemption asks for work of lower bands only, so a fleet full of one band answers "nothing to evict" without a look at any of it
-(control-plane §2.7). Kept by the model as attempts come and end; must never hold an attempt that the controller has ended, since
-evicting it again would free nothing.
+(control-plane §2.7). Kept by the model as attempts come and end; must never count an attempt that the controller has ended as
+one that could be evicted, since that would free nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +22,13 @@ class Occupants:
         self._workers: dict[int, dict[str, dict[str, None]]] = {}
         """By rank and worker, the uids of active attempts, oldest first."""
         self._ranks: dict[str, int] = {}
+        self.ending: dict[str, dict[str, None]] = {}
+        """By worker, the uids of attempts that the controller has ended and the worker has not confirmed."""
+
+    def end(self, uid: str, worker_id: str) -> None:
+        """The controller has ended the attempt; its room is held until `drop`."""
+        self.drop(uid, worker_id)
+        self.ending.setdefault(worker_id, {})[uid] = None
 
     def put(self, uid: str, worker_id: str, band: PriorityBand) -> None:
         """The attempt is active on the worker. Saying so again is without effect."""
@@ -30,7 +37,12 @@ class Occupants:
             self._workers.setdefault(rank, {}).setdefault(worker_id, {})[uid] = None
 
     def drop(self, uid: str, worker_id: str) -> None:
-        """The attempt is active no more; one that is not known is fine."""
+        """The attempt holds nothing any more; one that is not known is fine."""
+        ending = self.ending.get(worker_id)
+        if ending is not None and uid in ending:
+            del ending[uid]
+            if not ending:
+                del self.ending[worker_id]
         rank = self._ranks.pop(uid, None)
         if rank is None:
             return

@@ -38,8 +38,8 @@ def displace(
     """Preempts the victims and binds a job's pending tasks in their place: `places` are (task index, worker id, attempt uid), one
     for a job that is no gang, all of them for a gang. `band` is the effective band of what is placed.
 
-    A victim that had only been assigned costs nothing; one that had begun is charged to its preemption budget, and ends as PREEMPTED
-    when that is used up. Empty, and nothing changed, when the tasks cannot be placed (`assign`, `assign_gang`) or a victim may not
+    What is placed also waits for what is ending on its worker already; there may be no victim at all. A victim that had only been
+    assigned costs nothing; one that had begun is charged to its preemption budget, and ends as PREEMPTED when that is used up. Empty, and nothing changed, when the tasks cannot be placed (`assign`, `assign_gang`) or a victim may not
     be taken: it is no longer that attempt, its stamped band is not strictly lower, it is a part of a gang of which the rest is
     not among the victims, or it is a gang's and what is placed is none.
 
@@ -48,12 +48,13 @@ def displace(
     """
     job = o.job(job_id)
     found = _victims(o, victims, band)
-    if job is None or not places or not found or (not job.spec.group_by and any(v.spec.group_by for v, _ in found)):
+    if job is None or found is None or (not job.spec.group_by and any(v.spec.group_by for v, _ in found)):
         return []
-    displaced: dict[str, list[str]] = {}
-    for _, task in found:
-        displaced.setdefault(task.worker_id, []).append(task.attempt_uid)
-    waits = {worker_id: tuple(uids) for worker_id, uids in displaced.items()}
+    going = {task.attempt_uid for _, task in found}
+    waits = {
+        worker_id: tuple(a.uid for a in o.attempts_on(worker_id) if a.uid in going or a.state not in ACTIVE)
+        for _, worker_id, _ in places
+    }
     if job.spec.group_by:
         placed = assign_gang(o, job_id, places, now_ms, band, waits)
     else:
@@ -65,22 +66,22 @@ def displace(
     return placed
 
 
-def _victims(o: Overlay, victims: Sequence[Victim], band: PriorityBand) -> list[tuple[Job, Task]]:
-    """The victims with their jobs; empty when one of them may not be taken."""
+def _victims(o: Overlay, victims: Sequence[Victim], band: PriorityBand) -> list[tuple[Job, Task]] | None:
+    """The victims with their jobs; None when one of them may not be taken."""
     found: dict[tuple[str, int], tuple[Job, Task]] = {}
     gangs: dict[str, None] = {}
     for job_id, index, uid in victims:
         job, task = o.job(job_id), o.task(job_id, index)
         if job is None or task is None or task.state not in ACTIVE or task.attempt_uid != uid:
-            return []
+            return None
         if not band.outranks(task.band):
-            return []
+            return None
         if job.spec.group_by:
             gangs[job_id] = None
         found[(job_id, index)] = (job, task)
     for job_id in gangs:
         if any(task.state in ACTIVE and (job_id, task.index) not in found for task in o.tasks_of(job_id)):
-            return []
+            return None
     return list(found.values())
 
 

@@ -175,6 +175,7 @@ def check_invariants(model: Model) -> None:
             assert uids == ([task.attempt_uid] if task.state in ACTIVE else []), f"{task} has {uids}"
     assert not live, f"live attempts without a task: {live}"
     check_usage(model)
+    check_room(model)
     check_tally(model)
     pending = {
         job_id: [task.index for task in reversed(rows) if task.state is TaskState.PENDING]
@@ -223,6 +224,18 @@ def check_tally(model: Model) -> None:
     assert model.spent == {user: value for user, value in spent.items() if value}
     assert model.tally.running == running
     assert model.tally.running_total == sum(sum(buckets.values()) for buckets in running.values())
+
+
+def check_room(model: Model) -> None:
+    """The index of who could be evicted, and of what is ending, agrees with the attempts."""
+    for worker_id in model.workers:
+        below = {uid: rank for rank, uid in model.occupants.below(worker_id, 99)}
+        here = list(model.attempts_on(worker_id))
+        assert below == {a.uid: model.tasks[a.job_id][a.task_index].band.rank() for a in here if a.state in ACTIVE}, (
+            f"{worker_id}: {below}"
+        )
+        ending = model.occupants.ending.get(worker_id, {})
+        assert set(ending) == {a.uid for a in here if a.state not in ACTIVE}
 
 
 def check_usage(model: Model) -> None:
