@@ -17,8 +17,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from iris_controller import release
-from providers.local.processes import Known, read_record, spawn_detached, start_time
-from providers.local.workers import kept_environment
+from providers.local.processes import Known, kept_environment, read_record, spawn_detached, start_time
 
 log = logging.getLogger("iris.finelog")
 

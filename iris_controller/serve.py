@@ -1,6 +1,6 @@
 """One controller process from boot to shutdown: the parts are put together here and nowhere else.
 
-Boot: lock, integrity, migrations, model, log store, inner servers, public port, local workers. Shutdown is staged, each stage
+Boot: lock, integrity, migrations, model, log store, inner servers, public port, local machines. Shutdown is staged, each stage
 with a deadline: no new connections, no new commands, drain the queue, end the streams, close the store (DESIGN §4).
 """
 
@@ -17,17 +17,16 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from iris_controller import logs, release
+from iris_controller import local_fleet, logs, release
 from iris_controller.boot import open_state
 from iris_controller.budget_tiers import apply_config
 from iris_controller.finelog.client import LogShipper, ShippingHandler
 from iris_controller.finelog_process import FinelogProcess
 from iris_controller.guarded import Guard
 from iris_controller.http.metrics import Metrics
-from iris_controller.local_fleet import worker_plans
 from iris_controller.loop import ControllerLoop
 from iris_controller.options import ServeOptions
 from iris_controller.rpc.auth import Authenticator
@@ -38,14 +37,13 @@ from iris_controller.store.database import StateDir
 from iris_controller.ticker import SchedulerTicker
 from iris_controller.timers import Timers
 from iris_core.model.states import ACTIVE
-from providers.local.workers import LocalWorkers
+from providers.local.machines import LocalMachines
 
 log = logging.getLogger("iris.controller")
 
 DRAIN_S = 10.0
 MUTATIONS_S = 5.0
 SHIP_S = 2.0
-WORKERS_POLL_S = 1.0
 EMBEDDED_GRACE_S = 20.0
 GC_THRESHOLDS = (20_000, 20, 50)
 """The model is large and lives long: collecting it every 700 allocations would cost more than the work does."""
@@ -110,6 +108,7 @@ class Controller:
         await self.finelog.start()
         self._logging()
         self._background()
+        await self._machines()
         self._announce()
 
     def _is_current(self, uid: str) -> bool:
@@ -127,9 +126,6 @@ class Controller:
         self.guard.spawn("timers", self.timers.run())
         self.guard.spawn("finelog", self.finelog.run())
         self.guard.spawn("liveness", self._liveness())
-        self.workers = self._local_workers()
-        if self.workers is not None:
-            self.guard.spawn("local workers", self._keep_workers(self.workers))
 
     def _loop_ended(self, _: asyncio.Task[None]) -> None:
         """Without its loop a controller can only read; a new process is better than that."""
@@ -149,9 +145,14 @@ class Controller:
             except OSError as error:
                 log.warning("nobody reads that the controller is ready: %s", error.strerror)
 
-    def _local_workers(self) -> LocalWorkers | None:
-        plans = worker_plans(self.options.config)
-        return LocalWorkers(self.state.workers, self.port.url, plans) if plans else None
+    async def _machines(self) -> None:
+        self.machines = machines = local_fleet.local_machines(self.options.config, self.state.path, self.port.url)
+        if machines is None:
+            return
+        if self.options.embedded:
+            self._opened.append(lambda: self._say_killed(machines.stop(0.0)))
+        await local_fleet.begin(machines, self.options.config)
+        self.guard.spawn("local machines", machines.run())
 
     # Running ------------------------------------------------------------------------------------------------
 
@@ -160,12 +161,6 @@ class Controller:
         while True:
             await asyncio.sleep(interval)
             self.sessions.assess_all()
-
-    @staticmethod
-    async def _keep_workers(workers: LocalWorkers) -> None:
-        while True:
-            await asyncio.to_thread(workers.poll)
-            await asyncio.sleep(WORKERS_POLL_S)
 
     def problems(self) -> list[str]:
         """What keeps this controller from being ready."""
@@ -194,8 +189,8 @@ class Controller:
         self.ticker.pause()
         with contextlib.suppress(Exception):
             await self.servers.say_not_serving()
-        if self.options.embedded and self.workers is not None:
-            await self._end_workers(self.workers)
+        if self.options.embedded and self.machines is not None:
+            await self._end_machines(self.machines)
         self.guard.expect_endings()
         self.loop.close()
         await self._drain()
@@ -223,15 +218,18 @@ class Controller:
         while self.loop.depth and time.monotonic() < deadline:
             await self.loop.next_commit(0.2)
 
-    async def _end_workers(self, workers: LocalWorkers) -> None:
+    async def _end_machines(self, machines: LocalMachines) -> None:
         running = sum(1 for a in self.model.attempts.values() if a.state in ACTIVE)
         if running:
             log.info("waiting up to %.0f s for %d tasks to end", EMBEDDED_GRACE_S, running)
-        await self.guard.end("local workers")
-        ending = asyncio.create_task(asyncio.to_thread(workers.stop, EMBEDDED_GRACE_S, self._hurry.is_set))
-        killed = await ending
-        if killed:
-            log.warning("killed %s; what its tasks had not written is lost", ", ".join(killed))
+        await self.guard.end("local machines")
+        ending = asyncio.create_task(asyncio.to_thread(machines.stop, EMBEDDED_GRACE_S, self._hurry.is_set))
+        self._say_killed(await ending)
+
+    @staticmethod
+    def _say_killed(workers: Sequence[str]) -> None:
+        if workers:
+            log.warning("killed %s; what its tasks had not written is lost", ", ".join(workers))
 
 
 def raise_descriptor_limit() -> None:

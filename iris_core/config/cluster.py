@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from iris_core.config import places
 from iris_core.config.budgets import BudgetDefaults, BudgetTier, budget_defaults, budget_tiers
 from iris_core.config.document import Value, parse_document, read_document
+from iris_core.config.endpoints import SystemEndpoint, parse_endpoints
 from iris_core.config.places import LOCAL
 from iris_core.config.scale_groups import (
     AutoscalerConfig,
@@ -91,15 +92,6 @@ _AUTH: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class LocalWorker:
-    """One worker process that a controller with the local platform starts on its own machine."""
-
-    worker_id: str
-    slice_id: str
-    group: ScaleGroup
-
-
-@dataclass(frozen=True, slots=True)
 class ClusterConfig:
     """One cluster. Paths have `~` expanded."""
 
@@ -134,24 +126,12 @@ class ClusterConfig:
     admin_users: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     """Host headers that the HTTP side accepts, beside loopback."""
+    endpoints: Mapping[str, SystemEndpoint] = field(default_factory=dict)
     user_budgets: tuple[BudgetTier, ...] = ()
     """Set at every start, in order."""
     budget_defaults: BudgetDefaults = field(default_factory=BudgetDefaults)
     unused: tuple[str, ...] = ()
     """Sections that are valid and that this release does not act on."""
-
-    def local_workers(self) -> tuple[LocalWorker, ...]:
-        """The worker processes that the local platform keeps: every machine of every slice of each group's buffer."""
-        if self.platform != LOCAL:
-            return ()
-        return tuple(
-            LocalWorker(
-                f"{group.name}-{n}-{vm}" if group.num_vms > 1 else f"{group.name}-{n}", f"{group.name}-{n}", group
-            )
-            for group in self.scale_groups.values()
-            for n in range(group.buffer_slices)
-            for vm in range(group.num_vms)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +221,6 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
         "kubernetes_provider",
         "finelog",
         "provisioning",
-        "endpoints",
         "peers",
         "task_outputs",
         "backends",
@@ -277,6 +256,7 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
         trusted_cidrs=tuple(_cidr(item) for item in _list(auth, "trusted_cidrs")),
         admin_users=tuple(item.text() for item in _list(auth, "admin_users")),
         allowed_hosts=tuple(item.text() for item in _list(top, "allowed_hosts")),
+        endpoints=parse_endpoints(top["endpoints"]) if "endpoints" in top else {},
         user_budgets=budget_tiers(top["user_budgets"]) if "user_budgets" in top else (),
         budget_defaults=budget_defaults(defaults["user_budget"]) if "user_budget" in defaults else BudgetDefaults(),
         unused=tuple(
@@ -286,7 +266,6 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
                 if word
                 in (
                     "finelog",
-                    "endpoints",
                     "peers",
                     "task_outputs",
                     "backends",

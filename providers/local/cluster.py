@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from iris_core.contracts import IrisError
-from providers.local.processes import Known, read_record, start_time
-from providers.local.workers import kept_environment
+from providers.local.processes import Known, kept_environment, read_record, start_time
 
 START_S: Final = 60.0
 STOP_S: Final = 75.0

@@ -14,7 +14,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+KEPT_ENVIRONMENT: Final = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE")
+
+
+def kept_environment() -> dict[str, str]:
+    """What a daemon of ours inherits: no shell's secrets, and no module from the working directory."""
+    kept = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
+    return kept | {"PYTHONSAFEPATH": "1"}
 
 
 def start_time(pid: int) -> int | None:

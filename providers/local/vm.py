@@ -9,7 +9,6 @@ to be the recorded one.
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import signal
 import subprocess
@@ -21,11 +20,10 @@ from pathlib import Path
 from typing import Final
 
 from iris_core.contracts import VmInfo, VmState
-from providers.local.processes import Known, read_record, spawn_detached, start_time
+from providers.local.processes import Known, kept_environment, read_record, spawn_detached, start_time
 
 log = logging.getLogger("iris.local")
 
-KEPT_ENVIRONMENT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE")
 END_S: Final = 30.0
 """What a supervisor may take to give its worker's attempts their grace."""
 HURRY_S: Final = 12.0
@@ -33,12 +31,6 @@ HURRY_S: Final = 12.0
 
 Sweep = Callable[[Path], object]
 """Ends what is left of the attempts of the worker with that folder. Blocks for some seconds at most."""
-
-
-def kept_environment() -> dict[str, str]:
-    """What a daemon of ours inherits: no shell's secrets, and no module from the working directory."""
-    kept = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
-    return kept | {"PYTHONSAFEPATH": "1"}
 
 
 def recorded(path: Path) -> Known | None:

@@ -23,7 +23,6 @@ from iris_controller.store.database import StateDir, StateDirError, migrate, ope
 from iris_core.config.cluster import parse_config
 from iris_core.contracts import IrisError
 from iris_core.wire.gen.iris.v1 import common_pb2
-from providers.local.workers import LocalWorkers, WorkerPlan
 from tests.integration.controller_rig import CONFIG, rig
 from tests.integration.served import Served, free_port, launch, wait_jobs
 from tests.integration.test_serve_boot import one_error, refuse
@@ -154,20 +153,6 @@ def test_workers_of_an_earlier_controller_at_another_address_come_to_this_one(tm
         assert len(environment.supervisors()) == 1
     finally:
         environment.end()
-
-
-def test_a_worker_that_cannot_be_started_now_is_started_later(tmp_path: Path) -> None:
-    (tmp_path / "w1").write_text("in the way")
-    workers = LocalWorkers(tmp_path, "http://127.0.0.1:1", [WorkerPlan("w1", ()), WorkerPlan("w2", ("--help",))])
-    workers.poll()
-    assert (tmp_path / "w2").is_dir(), "the others are started"
-    (tmp_path / "w1").unlink()
-    deadline = time.monotonic() + 10
-    while not (tmp_path / "w1").is_dir():
-        assert time.monotonic() < deadline
-        workers.poll()
-        time.sleep(0.05)
-    workers.stop(5)
 
 
 @pytest.mark.asyncio

@@ -87,9 +87,10 @@ def test_c06_a_recycled_pid_is_not_mistaken_for_the_attempt(tmp_path: Path, requ
         with environment.client() as client:
             launch(client, "/t/pid", ["sh", "-c", f"echo $$ >{tmp_path}/pid; exec sleep 900"])
             until(lambda: (tmp_path / "pid").exists() and running(client, "/t/pid/0"), "the task never ran")
-            uid = task(client, "/t/pid/0").task.attempt_uid
+            ran = task(client, "/t/pid/0").task
+            uid = ran.attempt_uid
             victim = int((tmp_path / "pid").read_text())
-            pids = [known.pid for known in environment.supervisors()] + [environment.worker_pid("cpu-0")]
+            pids = [known.pid for known in environment.supervisors()] + [environment.worker_pid(ran.worker_id)]
         environment.kill()
         for pid in [*pids, victim]:
             os.kill(pid, signal.SIGKILL)

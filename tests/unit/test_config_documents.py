@@ -34,7 +34,7 @@ def error_of(text: str | bytes) -> UsageFailed:
 def test_the_shipped_local_file_has_two_workers() -> None:
     config = load_config(places.shipped_clusters() / "local.yaml")
     assert config.platform == "local"
-    assert [worker.worker_id for worker in config.local_workers()] == ["cpu-0", "cpu-1"]
+    assert [(g.num_vms, g.buffer_slices, g.max_slices) for g in config.scale_groups.values()] == [(1, 2, 2)]
     assert (config.controller_host, config.controller_port) == ("127.0.0.1", 10000)
 
 
@@ -73,7 +73,7 @@ user_budgets: [{user_ids: [x], budget_limit: 1}]
     assert (group.cpu_millicores, group.memory_bytes, group.disk_bytes) == (4000, 16_000_000_000, 10 * 2**30)
     assert group.device is not None and (group.device.kind, group.device.count) == ("tpu", 4)
     assert (group.preemptible, dict(group.attributes)) == (True, {"rack": "a", "slot": 3})
-    assert [(w.worker_id, w.slice_id) for w in config.local_workers()] == [("tpu-0-0", "tpu-0"), ("tpu-0-1", "tpu-0")]
+    assert (group.num_vms, group.buffer_slices, group.max_slices) == (2, 1, 3)
     assert config.user_budgets == (BudgetTier(("x",), 1, PriorityBand.INTERACTIVE),)
     assert config.unused == ()
 
