@@ -15,6 +15,7 @@ import click
 
 from iris_core.cli import output
 from iris_core.cli.options import CommandAfterDashes, command_words
+from iris_core.cli.run_options import RunOptions, run_options
 from iris_core.cli.session import Session, session_of
 from iris_core.contracts import ConnectFailed, IrisError, RpcFailed, UsageFailed
 
@@ -38,6 +39,11 @@ class RunCommand(CommandAfterDashes):
         "--env": "-e",
         "--env-var": "-e",
         "--retries": "--max-retries",
+        "--band": "--priority",
+        "--image": "--task-image",
+        "--regions": "--region",
+        "--ports": "--port",
+        "--extras": "--extra",
         "--tasks": "--replicas",
         "--num-tasks": "--replicas",
         "--detach": "--no-wait",
@@ -61,48 +67,8 @@ class RunCommand(CommandAfterDashes):
 
 
 @click.command(cls=RunCommand, short_help="Submit a command as a job and follow it.")
-@click.option(
-    "-e",
-    "--env-vars",
-    nargs=2,
-    multiple=True,
-    metavar="KEY VALUE",
-    help="An environment variable of the tasks (repeatable). Nothing else of yours travels.",
-)
-@click.option("--cpu", default="0.1", show_default=True, metavar="CORES", help="Cores of each task, as 0.5 or 500m.")
-@click.option("--memory", default="1GB", show_default=True, metavar="SIZE", help="Memory of each task.")
-@click.option("--disk", default="5GB", show_default=True, metavar="SIZE", help="Disk of each task.")
-@click.option("--gpu", default="", metavar="SPEC", help="GPUs of each task: VARIANTxN, N or VARIANT.")
-@click.option("--tpu", default="", metavar="TYPE[,TYPE]", help="A TPU slice, or alternatives with as many machines.")
-@click.option(
-    "--enable-extra-resources", is_flag=True, help="Needed for --gpu, --tpu, memory from 4GB and disk from 10GB."
-)
-@click.option(
-    "--replicas",
-    type=click.IntRange(1, 100_000),
-    metavar="N",
-    help="Tasks. Default: 1, or the machines of a TPU slice.",
-)
-@click.option(
-    "--max-retries",
-    type=click.IntRange(0, 10_000),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Failures of a task that are retried.",
-)
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.FloatRange(0, 31_536_000),
-    default=0,
-    metavar="S",
-    help="Seconds a task may run, 0 = no limit.",
-)
-@click.option("--job-name", metavar="NAME", help="Default: iris-run-<script>-<date>-<time>.")
-@click.option("--user", metavar="NAME", help="Owner of the job. Default: $IRIS_USER, else your login.")
+@run_options
 @click.option("--no-wait", is_flag=True, help="Print the id and do not follow.")
-@click.option("--no-sync", is_flag=True, help="No setup step; else `uv sync` where there is a pyproject.toml.")
 @click.option(
     "--terminate-on-exit/--no-terminate-on-exit",
     default=True,
@@ -119,16 +85,20 @@ def run(ctx: click.Context, /, no_wait: bool, terminate_on_exit: bool, **values:
     Exit code: 0 when the job SUCCEEDED (with --no-wait: when it was submitted), 1 when it did not, 130 on Ctrl-C.
     """
     from iris_core.cli.argv import hide_secret_words
-    from iris_core.cli.submit import UV_SYNC, RunOptions, build, launch, prepare_bundle, store_bundle
+    from iris_core.cli.setup_steps import project_environment, setup_scripts
+    from iris_core.cli.submit import add_environment, build, check_cluster, launch, prepare_bundle, store_bundle
 
     hide_secret_words()
     session = session_of(ctx)
     options = RunOptions(command=command_words(ctx), **values)
     request = build(options, session.argv, session.program)
-    _ = session.target
+    check_cluster(session, options)
     bundle, workspace = prepare_bundle(session, _folder())
-    if workspace.has("pyproject.toml") and not options.no_sync:
-        request.environment.setup_scripts.append(UV_SYNC)
+    add_environment(session, request, project_environment(workspace.root))
+    has_project = workspace.has("pyproject.toml")
+    request.inherit_workspace &= has_project
+    if not request.inherit_workspace:
+        request.environment.setup_scripts.extend(setup_scripts(options, has_project))
     if bundle.bundle_id:
         store_bundle(session, bundle)
         request.bundle_id = bundle.bundle_id
@@ -136,6 +106,8 @@ def run(ctx: click.Context, /, no_wait: bool, terminate_on_exit: bool, **values:
         submitted = launch(session.client, request, named=bool(options.job_name))
     except KeyboardInterrupt:
         return _interrupted_submit(session, request, terminate_on_exit)
+    for doubt in submitted.warnings:
+        session.diagnostics.warn(doubt)
     try:
         output.line(submitted.job_id)
         output.flush()

@@ -10,19 +10,23 @@ import getpass
 import os
 import re
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
+from iris_core.cli.placement import band_of, check_places, check_replicas, constraints_of, group_of, places_of
+from iris_core.cli.setup_steps import PROJECT_FILE, check_sync
 from iris_core.client.calls import NotReached
+from iris_core.config.places import LOCAL
+from iris_core.config.revision import revision_date
 from iris_core.contracts import ConnectFailed, RpcFailed, UsageFailed
-from iris_core.model.errors import ModelError, shown
+from iris_core.model.errors import ModelError, did_you_mean, shown
 from iris_core.model.ids import JobId, TaskId, check_component, check_owner, owner_from_login
 from iris_core.model.quantities import format_size, parse_cpu, parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from iris_core.cli.run_options import RunOptions
     from iris_core.cli.session import Session
     from iris_core.contracts import Client
     from iris_core.wire.gen.iris.v1 import common_pb2
@@ -30,32 +34,12 @@ if TYPE_CHECKING:
     from iris_core.workspace.bundle import Bundle
     from iris_core.workspace.tree import Workspace
 
-UV_SYNC: Final = "uv sync --all-packages --no-dev"
-"""The setup step of a workspace with a pyproject.toml."""
+_POLICY_NUMBERS: Final = {"replace": 0, "error": 1, "keep": 2, "recreate": 3}
+_CHILDREN_NUMBERS: Final = {"terminate-children": 1, "preserve-children": 2}
 EXTRA_MEMORY: Final = 4_000_000_000
 EXTRA_DISK: Final = 10_000_000_000
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._@+-]")
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """What the options of `job run` said."""
-
-    command: Sequence[str]
-    env_vars: Sequence[tuple[str, str]]
-    cpu: str
-    memory: str
-    disk: str
-    gpu: str
-    tpu: str
-    enable_extra_resources: bool
-    replicas: int | None
-    max_retries: int
-    timeout_s: float
-    job_name: str | None
-    user: str | None
-    no_sync: bool
 
 
 def build(options: RunOptions, argv: Sequence[str], program: str) -> pb.LaunchJobRequest:
@@ -72,17 +56,97 @@ def build(options: RunOptions, argv: Sequence[str], program: str) -> pb.LaunchJo
     resources.cpu_millicores = parse_cpu(options.cpu, field="--cpu")
     resources.memory_bytes = parse_size(options.memory, field="--memory")
     resources.disk_bytes = parse_size(options.disk, field="--disk")
-    slices = _devices(options, request)
+    machines = _devices(options, request)
     _check_extra(options, resources)
-    request.replicas = options.replicas if options.replicas is not None else slices
-    request.max_retries_failure = options.max_retries
-    request.max_task_failures = options.max_retries
-    request.timeout_ms = round(options.timeout_s * 1000)
+    check_sync(options)
+    check_replicas(options, machines)
+    request.replicas = options.replicas if options.replicas is not None else machines
+    _place(options, request, machines)
+    _limits(options, request)
+    request.ports.extend(options.ports)
+    request.task_image = options.task_image
+    request.container_profile = _profile(options.container_profile)
+    request.client_revision_date = revision_date()
     request.submit_argv.extend(_encodable(redact_argv([program, *argv])))
-    if options.job_name is None:
+    # Inside a task the bundle is its own, and what its job was set up with does for this one.
+    request.inherit_workspace = JobId.parse(request.name).parent is not None and not _names_setup(options)
+    request.existing_job_policy = _POLICY_NUMBERS[options.existing_job]  # type: ignore[assignment]
+    if options.job_name is None and options.existing_job == "replace":
         # A made-up name must never take the place of an older job that happens to have it.
         request.existing_job_policy = common_pb2.EXISTING_JOB_POLICY_ERROR
     return request
+
+
+def _place(options: RunOptions, request: pb.LaunchJobRequest, machines: int) -> None:
+    """Fills in where it may run, with whom, and in which band."""
+    from iris_core.wire.convert import constraint_to_wire
+
+    resources = request.resources
+    asked = constraints_of(options, resources.cpu_millicores, resources.memory_bytes)
+    request.constraints.extend(constraint_to_wire(constraint) for constraint in asked)
+    group_by = group_of(options, machines, request.replicas)
+    if group_by:
+        request.coscheduling.group_by = group_by
+    request.priority_band = band_of(options).value  # type: ignore[assignment]
+    request.system_reason = options.system_reason
+
+
+def _limits(options: RunOptions, request: pb.LaunchJobRequest) -> None:
+    """Fills in how often and how long."""
+
+    def given(value: int | None, otherwise: int) -> int:
+        return otherwise if value is None else value
+
+    request.max_retries_failure = given(options.max_retries_failure, options.max_retries)
+    request.max_task_failures = given(options.max_task_failures, options.max_retries)
+    if options.max_retries_preemption is not None:
+        request.max_retries_preemption = options.max_retries_preemption
+    request.timeout_ms = round(options.timeout_s * 1000)
+    request.scheduling_timeout_ms = round(options.scheduling_timeout_s * 1000)
+    if options.preemption_policy:
+        request.preemption_policy = _CHILDREN_NUMBERS[options.preemption_policy]  # type: ignore[assignment]
+
+
+def _profile(text: str) -> common_pb2.ContainerProfile:
+    """The profile of that name, in any case, with or without `CONTAINER_PROFILE_`; unspecified is the default."""
+    from iris_core.wire.gen.iris.v1 import common_pb2
+
+    prefix = "CONTAINER_PROFILE_"
+    numbers = {
+        name.removeprefix(prefix).lower(): number for name, number in common_pb2.ContainerProfile.items() if number
+    }
+    name = text.strip().upper().removeprefix(prefix).replace("-", "_").lower()
+    if name not in numbers:
+        near = did_you_mean(name, numbers)
+        raise UsageFailed(f"no container profile {shown(text)}", hint=near or f"one of {', '.join(numbers)}")
+    if name == "default":
+        return common_pb2.CONTAINER_PROFILE_UNSPECIFIED
+    return cast("common_pb2.ContainerProfile", numbers[name])
+
+
+def _names_setup(options: RunOptions) -> bool:
+    return bool(options.no_sync or options.sync_packages or options.extras)
+
+
+def add_environment(session: Session, request: pb.LaunchJobRequest, variables: Mapping[str, str]) -> None:
+    """Puts a workspace's own environment beneath what `-e` named, and says so. Raises UsageFailed."""
+    added = [name for name in variables if _env_name(name) not in request.environment.env_vars]
+    for name in added:
+        request.environment.env_vars[name] = _encodable([variables[name]])[0]
+    if added:
+        session.diagnostics.note(f"environment from {PROJECT_FILE}: {', '.join(sorted(added))}")
+
+
+def check_cluster(session: Session, options: RunOptions) -> None:
+    """Finds the controller, and checks regions and zones where a cluster file says which there are. Raises UsageFailed, ConnectFailed."""
+    _ = session.target
+    named = session.cluster and session.cluster != LOCAL and not session.controller_url
+    if not (options.regions or options.zone) or not (session.config or named):
+        return
+    from iris_core.config.cluster import find_cluster, load_config
+
+    groups = load_config(Path(session.config) if session.config else find_cluster(session.cluster)).scale_groups
+    check_places(options, *places_of((group.region, group.zone) for group in groups.values()))
 
 
 def _encodable(words: Sequence[str]) -> list[str]:

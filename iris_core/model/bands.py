@@ -7,6 +7,7 @@ BATCH is 4. Compare bands with ``rank`` or ``outranks``, never by number.
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 from typing import Final
 
@@ -46,6 +47,7 @@ class PriorityBand(IntEnum):
         return self.name.lower()
 
 
+_SYSTEM_WORK: Final = re.compile(r"\b(hero|finelog|iris)\b", re.IGNORECASE)
 _RANKS: Final = {
     PriorityBand.INHERIT: 0,
     PriorityBand.BATCH: 1,
@@ -78,6 +80,11 @@ def parse_band(text: str, *, allow_inherit: bool = False) -> PriorityBand:
         field="priority",
         hint=did_you_mean(text, words) or f"one of {', '.join(words)}",
     )
+
+
+def is_system_reason(text: str) -> bool:
+    """Whether the reason names, as a whole word, one of the kinds of work that SYSTEM is for (control-plane §2.2)."""
+    return _SYSTEM_WORK.search(text) is not None
 
 
 def band_label(number: int) -> str:
