@@ -12,6 +12,7 @@ from iris_controller.rpc.backends import BackendService
 from iris_controller.rpc.budgets import BudgetService
 from iris_controller.rpc.bundles import Bundles
 from iris_controller.rpc.cluster import About, ClusterService
+from iris_controller.rpc.explain import ExplainService
 from iris_controller.rpc.jobs import JobService
 from iris_controller.rpc.known_attributes import KnownAttributes
 from iris_controller.rpc.once import Once
@@ -89,6 +90,7 @@ class Services:
             config.max_active_tasks,
             revision_date(),
         )
+        self._explain = ExplainService(loop, opened.readers, self._submits, self.hub.revision)
         self._cluster = ClusterService(loop, self.sessions, self._tasks, about, self.hub.revision)
         self._budgets = BudgetService(loop, once)
         self._users = UserService(loop, config.admin_users)
@@ -104,6 +106,7 @@ class Services:
         """Makes the router answer every RPC of the controller."""
         self._jobs.register(router)
         self._submits.register(router)
+        self._explain.register(router)
         self._tasks.register(router)
         self.bundles.register(router)
         self._cluster.register(router)

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from iris_controller.rpc.budgets import require_band
 from iris_controller.rpc.errors import RpcError, precondition
 from iris_controller.rpc.launch import check_freshness, inherited, job_of, spec_of, take_blobs
 from iris_controller.rpc.once import Once, remember
 from iris_controller.state import submit
+from iris_controller.state.overlay import Overlay
 from iris_core.model.ids import JobId
 from iris_core.wire.gen.iris.v1 import controller_pb2
 
@@ -25,13 +27,22 @@ if TYPE_CHECKING:
     from iris_controller.rpc.bundles import Bundles
     from iris_controller.rpc.dispatch import Call, Router
     from iris_controller.rpc.known_attributes import KnownAttributes
-    from iris_controller.state.overlay import Overlay
+    from iris_controller.state.records import Job
     from iris_controller.store.seal import Seal
 
 REPLACE_WAIT_S = 120.0
 WAIT_KEPT_S = 60.0
 """A wait that nobody kept up for so long begins anew."""
 WAITS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What a submission would come to: the outcome, the job as it would be in the queue, and what would be warned of."""
+
+    outcome: submit.Admission
+    job: Job
+    warnings: list[str]
 
 
 class SubmitService:
@@ -65,26 +76,10 @@ class SubmitService:
     async def launch_job(
         self, request: controller_pb2.LaunchJobRequest, call: Call
     ) -> controller_pb2.LaunchJobResponse:
-        job = job_of(request, call.identity)
-        check_freshness(request, job, self._build_date)
-        blobs = take_blobs(request)
-        spec, files = spec_of(request, job, call.identity, self._seal)
-        if spec.group_by:
-            raise precondition(
-                str(job),
-                "gangs are not placed yet",
-                code="gangs_not_placed",
-                hint="submit it without coscheduling if its tasks may run apart",
-            )
+        new, files, blobs = self._checked(request, call)
+        spec = new.spec
         await self._store(request, spec.bundle_id, blobs)
-        new = submit.NewJob(
-            job_id=str(job),
-            submitting_user=call.identity.user_id,
-            num_tasks=request.replicas if request.replicas else 1,
-            spec=spec,
-            existing_policy=int(request.existing_job_policy),
-        )
-        call.audit(entity=str(job), tasks=new.num_tasks, bundle=spec.bundle_id[:12])
+        call.audit(entity=new.job_id, tasks=new.num_tasks, bundle=spec.bundle_id[:12])
         if request.system_reason:
             call.audit(system_reason=request.system_reason)
         warnings = self._known.doubts(spec.constraints)
@@ -104,6 +99,47 @@ class SubmitService:
                     await self._loop.next_commit(1.0)
 
         return await self._once.run(call, controller_pb2.LaunchJobResponse, work)
+
+    def rehearse(self, request: controller_pb2.LaunchJobRequest, call: Call) -> Rehearsal:
+        """What launch_job would bring in now: refused as it would refuse, with nothing stored, waited for or changed.
+
+        Bundle and blobs need not be stored. Raises RpcError, ModelError.
+        """
+        new, _, _ = self._checked(request, call)
+        overlay = Overlay(self._model)
+        outcome = self._admit(overlay, self._loop.now_ms(), new, call, force=False)
+        job = overlay.job(new.job_id)
+        if isinstance(outcome, submit.MustWait):
+            # The name is still held; what would come then is what would come under a name that is free.
+            overlay = Overlay(self._model)
+            self._admit(overlay, self._loop.now_ms(), new, call, force=True)
+            job = overlay.job(new.job_id)
+        assert job is not None
+        return Rehearsal(outcome, job, self._known.doubts(new.spec.constraints))
+
+    def _checked(
+        self, request: controller_pb2.LaunchJobRequest, call: Call
+    ) -> tuple[submit.NewJob, dict[str, bytes], dict[str, bytes]]:
+        """The submission as far as it needs no state, its small files, and the large ones by id. Raises RpcError, ModelError."""
+        job = job_of(request, call.identity)
+        check_freshness(request, job, self._build_date)
+        blobs = take_blobs(request)
+        spec, files = spec_of(request, job, call.identity, self._seal)
+        if spec.group_by:
+            raise precondition(
+                str(job),
+                "gangs are not placed yet",
+                code="gangs_not_placed",
+                hint="submit it without coscheduling if its tasks may run apart",
+            )
+        new = submit.NewJob(
+            job_id=str(job),
+            submitting_user=call.identity.user_id,
+            num_tasks=request.replicas if request.replicas else 1,
+            spec=spec,
+            existing_policy=int(request.existing_job_policy),
+        )
+        return new, files, blobs
 
     async def _store(self, request: controller_pb2.LaunchJobRequest, bundle_id: str, blobs: dict[str, bytes]) -> None:
         """Stores the large files, and sees to it that the bundle and the others are stored. Raises RpcError."""
@@ -143,20 +179,25 @@ class SubmitService:
         force: bool,
         warnings: list[str],
     ) -> submit.Admission:
-        above = JobId(new.job_id).parent
-        parent = o.job(above.text) if above is not None else None
-        if parent is not None:
-            new = replace(new, spec=inherited(new.spec, parent.spec))
-        try:
-            outcome = submit.admit(o, new, now_ms, force=force, max_active_tasks=self._max_active_tasks)
-        except submit.Refused as no:
-            raise RpcError(no.status_name, no.message, code=no.code, subject=no.subject, hint=no.hint) from None
+        outcome = self._admit(o, now_ms, new, call, force)
         if isinstance(outcome, submit.MustWait):
             return outcome
         if isinstance(outcome, submit.Admitted) and files:
             o.files[outcome.job_id] = files
         remember(o, call, _answer(outcome, warnings))
         return outcome
+
+    def _admit(self, o: Overlay, now_ms: int, new: submit.NewJob, call: Call, force: bool) -> submit.Admission:
+        """The rules that need the state, in the order of control-plane §1.8. Raises RpcError."""
+        require_band(o, new.job_id, new.spec.band, call.identity)
+        above = JobId(new.job_id).parent
+        parent = o.job(above.text) if above is not None else None
+        if parent is not None:
+            new = replace(new, spec=inherited(new.spec, parent.spec))
+        try:
+            return submit.admit(o, new, now_ms, force=force, max_active_tasks=self._max_active_tasks)
+        except submit.Refused as no:
+            raise RpcError(no.status_name, no.message, code=no.code, subject=no.subject, hint=no.hint) from None
 
 
 def _answer(outcome: submit.Admitted | submit.KeptExisting, warnings: list[str]) -> controller_pb2.LaunchJobResponse:

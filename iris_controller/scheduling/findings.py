@@ -26,7 +26,7 @@ def standing(worker: Worker) -> str:
     if worker.excluded and worker.placeable:
         return f"excluded ({worker.excluded_reason or 'fails to stage'})"
     if not worker.placeable and worker.health is WorkerHealth.HEALTHY:
-        return "cleaning up"
+        return "stopping" if worker.stopping else "cleaning up"
     return worker.health.value
 
 

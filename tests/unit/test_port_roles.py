@@ -26,6 +26,8 @@ EXPECTED = {
     "ControllerService/KickTasks": ("au !", 1, ""),
     "ControllerService/GetTaskStatus": ("audt", 0, ""),
     "ControllerService/ListTasks": ("audt", 0, ""),
+    "ControllerService/ExplainJob": ("audt", 0, ""),
+    "ControllerService/ExplainTask": ("audt", 0, ""),
     "ControllerService/ExecInContainer": ("au !", 1, "task_exec"),
     "ControllerService/GetProcessStatus": ("aud", 0, ""),
     "ControllerService/ListWorkers": ("aud", 0, ""),
