@@ -1,4 +1,4 @@
-"""The cluster RPCs: workers, processes, the scheduler's view, who am I, how is it."""
+"""The cluster RPCs: workers, processes, who am I, how is it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,12 @@ from iris_controller.rpc.dispatch import Call, Router
 from iris_controller.rpc.errors import RpcError, invalid, not_found
 from iris_controller.rpc.tasks import TaskService
 from iris_controller.rpc.views import worker_view
-from iris_controller.scheduling.order import explain_pending, pending_order
 from iris_core.live.filters import WORKER_FIELDS, WORKER_WORDS, worker_row
 from iris_core.model.errors import ModelError
 from iris_core.model.filter import parse_filter
 from iris_core.model.states import TaskState, WorkerHealth, label
-from iris_core.wire.convert import band_to_wire, constraint_to_wire, resources_to_wire
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2, worker_pb2
 
-QUEUE_DEFAULT = 200
-QUEUE_MOST = 10_000
 WORKER_ANSWER_S = 10.0
 SYSTEM_WORKER = "/system/worker/"
 
@@ -61,7 +57,6 @@ class ClusterService:
     def register(self, router: Router) -> None:
         router.add("ControllerService/ListWorkers", self.list_workers)
         router.add("ControllerService/GetProcessStatus", self.get_process_status)
-        router.add("ControllerService/GetSchedulerState", self.get_scheduler_state)
         router.add("ControllerService/GetClusterStatus", self.get_cluster_status)
         router.add("ControllerService/GetCurrentUser", self.get_current_user)
 
@@ -126,50 +121,6 @@ class ClusterService:
         if stats.store_error:
             info.details["store_error"] = stats.store_error
         return info
-
-    async def get_scheduler_state(
-        self, request: controller_pb2.GetSchedulerStateRequest, call: Call
-    ) -> controller_pb2.GetSchedulerStateResponse:
-        most = min(request.max_queue or QUEUE_DEFAULT, QUEUE_MOST)
-        model = self._model
-        response = controller_pb2.GetSchedulerStateResponse(revision=self._revision())
-        position = 1
-        for job_id in pending_order(model):
-            job, count = model.jobs[job_id], len(model.pending[job_id])
-            band = band_to_wire(job.spec.band)
-            response.total_pending += count
-            response.pending_buckets.add(band=band, user_id=job.user_id, job_id=job_id, count=count)
-            if len(response.pending_queue) < most:
-                response.pending_queue.add(
-                    position=position,
-                    job_id=job_id,
-                    count=count,
-                    band=band,
-                    user_id=job.user_id,
-                    resources=resources_to_wire(job.spec.resources),
-                    constraints=[constraint_to_wire(c) for c in job.spec.constraints],
-                    reason=explain_pending(model, job_id),
-                )
-            else:
-                response.queue_capped = True
-            position += count
-        running: Counter[tuple[common_pb2.PriorityBand, str, str, str]] = Counter()
-        for attempt in model.attempts.values():
-            if attempt.state is TaskState.RUNNING:
-                job = model.jobs[attempt.job_id]
-                task = model.task(attempt.job_id, attempt.task_index)
-                band = band_to_wire(task.band if task is not None else job.spec.band)
-                running[(band, job.user_id, attempt.worker_id, attempt.job_id)] += 1
-        for (held, user_id, worker_id, job_id), count in sorted(running.items()):
-            response.total_running += count
-            response.running_buckets.add(
-                band=held,
-                user_id=user_id,
-                worker_id=worker_id,
-                job_id=job_id,
-                count=count,
-            )
-        return response
 
     async def get_cluster_status(
         self, request: controller_pb2.GetClusterStatusRequest, call: Call

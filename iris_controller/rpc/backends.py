@@ -1,0 +1,232 @@
+"""ListBackends and GetProviderStatus: what executes the work, what it offers, and which machines do not (control-plane §9).
+
+A cluster whose own workers execute has one backend. Everything is counted when somebody asks: copied between two batches, summed up in a
+thread. Must never decide whether something fits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from iris_controller.rpc.views import health_reason
+from iris_controller.scheduling.waiting import queue, reasons
+from iris_core.model.bands import PriorityBand
+from iris_core.model.resources import Resources
+from iris_core.model.states import WorkerHealth
+from iris_core.wire.convert import HEALTH, resources_to_wire, value_to_wire
+from iris_core.wire.gen.iris.v1 import backends_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from iris_controller.loop import ControllerLoop
+    from iris_controller.rpc.dispatch import Call, Router
+    from iris_controller.state.model import Model
+    from iris_controller.state.records import Worker
+    from iris_core.config.cluster import ClusterConfig
+    from iris_core.wire.gen.iris.v1 import common_pb2
+
+BACKEND_ID: Final = "default"
+"""The one backend of a cluster whose file has no `backends`."""
+KIND: Final = "worker_daemon"
+CAPABILITIES: Final = ("exec", "logs", "process_status")
+ROUTING: Final = ("device-type", "device-variant", "preemptible", "region", "zone")
+"""Attributes that say where work can go at all (control-plane §2.5)."""
+LISTED: Final = 100
+"""Scheduling events, problems, and values of one attribute in an answer."""
+
+DeviceKey = tuple[str, str]
+Held = Counter[tuple[str, PriorityBand, DeviceKey]]
+"""Devices by worker, band and device."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    """A worker with what its unfinished attempts hold."""
+
+    worker: Worker
+    committed: Resources
+    held: int
+    """Devices."""
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What the healthy ones of some workers offer."""
+
+    total: Resources = field(default_factory=Resources)
+    committed: Resources = field(default_factory=Resources)
+    devices: dict[DeviceKey, list[int]] = field(default_factory=dict)
+    """Total and held."""
+    bands: Counter[tuple[DeviceKey, PriorityBand]] = field(default_factory=Counter)
+    workers: int = 0
+    healthy: int = 0
+    slices: set[str] = field(default_factory=set)
+
+    def add(self, machine: _Machine, held: Held) -> None:
+        worker = machine.worker
+        self.workers += 1
+        if worker.slice_id:
+            self.slices.add(worker.slice_id)
+        if not _works(worker):
+            return
+        self.healthy += 1
+        self.total += _without_device(worker.total)
+        self.committed += machine.committed
+        device = worker.total.device
+        if device is not None:
+            key = (device.kind, device.variant)
+            amounts = self.devices.setdefault(key, [0, 0])
+            amounts[0] += device.count
+            amounts[1] += machine.held
+            for band in PriorityBand:
+                count = held.get((worker.worker_id, band, key), 0)
+                if count:
+                    self.bands[(key, band)] += count
+
+    def availability(self) -> list[backends_pb2.DeviceAvailability]:
+        return [
+            backends_pb2.DeviceAvailability(
+                kind=kind,
+                variant=variant,
+                total=total,
+                free=max(0, total - held),
+                held_by_band={band.label: count for (key, band), count in self.bands.items() if key == (kind, variant)},
+            )
+            for (kind, variant), (total, held) in sorted(self.devices.items())
+        ]
+
+
+class BackendService:
+    """See the module."""
+
+    def __init__(
+        self, loop: ControllerLoop, config: ClusterConfig, revision: Callable[[], common_pb2.Revision]
+    ) -> None:
+        self._loop = loop
+        self._model = loop.model
+        self._config = config
+        self._revision = revision
+
+    def register(self, router: Router) -> None:
+        router.add("ControllerService/ListBackends", self.list_backends)
+        router.add("ControllerService/GetProviderStatus", self.get_provider_status)
+
+    async def list_backends(
+        self, request: backends_pb2.ListBackendsRequest, call: Call
+    ) -> backends_pb2.ListBackendsResponse:
+        machines, held = _snapshot(self._model)
+        backend = backends_pb2.BackendStatus(
+            backend_id=BACKEND_ID,
+            name=self._config.name,
+            kind=KIND,
+            capabilities=CAPABILITIES,
+            pending_tasks=sum(map(len, self._model.pending.values())),
+            running_tasks=self._model.tally.running_total,
+        )
+        groups = {m.worker.scale_group for m in machines if m.worker.scale_group}
+        backend.scale_groups.extend(sorted(groups | self._config.scale_groups.keys()))
+        now_ms = self._loop.now_ms()
+        await asyncio.to_thread(_fill_backend, backend, machines, held)
+        return backends_pb2.ListBackendsResponse(backends=[backend], observed_at_ms=now_ms)
+
+    async def get_provider_status(
+        self, request: backends_pb2.GetProviderStatusRequest, call: Call
+    ) -> backends_pb2.GetProviderStatusResponse:
+        machines, held = _snapshot(self._model)
+        response = backends_pb2.GetProviderStatusResponse(
+            backend_id=BACKEND_ID, kind=KIND, platform=self._config.platform, revision=self._revision()
+        )
+        by_reason = [
+            (reason, len(found), sum(bucket.count for bucket in found), found[0].job.job_id)
+            for reason, found in reasons(self._model, queue(self._model)).items()
+        ]
+        by_reason.sort(key=lambda event: (-event[2], event[0]))
+        for reason, jobs, tasks, example in by_reason[:LISTED]:
+            response.scheduling_events.add(reason=reason, jobs=jobs, tasks=tasks, example_job_id=example)
+        response.capped = len(by_reason) > LISTED
+        await asyncio.to_thread(_fill_capacity, response, machines, held)
+        return response
+
+
+def _snapshot(model: Model) -> tuple[list[_Machine], Held]:
+    """Every worker with its use, and who holds devices; must run between two batches."""
+    machines = []
+    for worker_id in sorted(model.workers):
+        usage = model.usage_of(worker_id)
+        machines.append(
+            _Machine(
+                model.workers[worker_id], Resources(usage.cpu_millicores, usage.memory_bytes), usage.gpu + usage.tpu
+            )
+        )
+    held: Held = Counter()
+    for attempt in model.attempts.values():
+        device = attempt.resources.device
+        worker = model.workers.get(attempt.worker_id)
+        if device is None or worker is None or worker.total.device is None:
+            continue
+        task = model.task(attempt.job_id, attempt.task_index)
+        band = task.band if task is not None else model.jobs[attempt.job_id].spec.band.resolve(None)
+        held[(attempt.worker_id, band, (worker.total.device.kind, worker.total.device.variant))] += device.count
+    return machines, held
+
+
+def _fill_backend(backend: backends_pb2.BackendStatus, machines: Sequence[_Machine], held: Held) -> None:
+    sums = _Sums()
+    values: dict[str, set[str | int | float]] = {}
+    for machine in machines:
+        sums.add(machine, held)
+        if _works(machine.worker):
+            for key in ROUTING:
+                if key in machine.worker.attributes:
+                    values.setdefault(key, set()).add(machine.worker.attributes[key])
+    backend.workers_total, backend.workers_healthy = sums.workers, sums.healthy
+    backend.total.CopyFrom(resources_to_wire(sums.total))
+    backend.committed.CopyFrom(resources_to_wire(sums.committed))
+    backend.devices.extend(sums.availability())
+    for key, found in values.items():
+        backend.attributes[key].values.extend(value_to_wire(value) for value in sorted(found, key=str)[:LISTED])
+    out = sums.workers - sums.healthy
+    if not sums.workers:
+        backend.detail = "there are no workers"
+    elif out:
+        backend.detail = f"{out} of {sums.workers} workers take no work; see: iris rpc controller get-provider-status"
+
+
+def _fill_capacity(response: backends_pb2.GetProviderStatusResponse, machines: Iterable[_Machine], held: Held) -> None:
+    groups: dict[str, _Sums] = {}
+    problems: list[Worker] = []
+    for machine in machines:
+        groups.setdefault(machine.worker.scale_group, _Sums()).add(machine, held)
+        if not _works(machine.worker):
+            problems.append(machine.worker)
+    for name, sums in sorted(groups.items()):
+        response.capacity.add(
+            scale_group=name,
+            slices=len(sums.slices),
+            workers_total=sums.workers,
+            workers_healthy=sums.healthy,
+            total=resources_to_wire(sums.total),
+            committed=resources_to_wire(sums.committed),
+            devices=sums.availability(),
+        )
+    problems.sort(key=lambda worker: (-_WORST.index(worker.health), worker.worker_id))
+    for worker in problems[:LISTED]:
+        response.problems.add(worker_id=worker.worker_id, health=HEALTH[worker.health], reason=health_reason(worker))
+    response.problems_total = len(problems)
+    response.capped |= len(problems) > LISTED
+
+
+_WORST: Final = (WorkerHealth.HEALTHY, WorkerHealth.DEGRADED, WorkerHealth.DEAD)
+
+
+def _works(worker: Worker) -> bool:
+    """Whether it takes work."""
+    return worker.health is WorkerHealth.HEALTHY and worker.placeable and not worker.excluded
+
+
+def _without_device(resources: Resources) -> Resources:
+    return Resources(resources.cpu_millicores, resources.memory_bytes, resources.disk_bytes)

@@ -1,0 +1,56 @@
+"""ListUsers: who has work here now (control-plane §5). There is no table of users: owners of live jobs are counted when asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from iris_controller.rpc.auth import Role
+from iris_core.model.states import JobState, TaskState, job_label, label
+from iris_core.wire.gen.iris.v1 import budgets_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from iris_controller.loop import ControllerLoop
+    from iris_controller.rpc.dispatch import Call, Router
+    from iris_controller.state.model import Model
+
+
+class UserService:
+    """See the module. `admin_users` are those of the cluster file; roles are resolved from it alone."""
+
+    def __init__(self, loop: ControllerLoop, admin_users: Iterable[str]) -> None:
+        self._model = loop.model
+        self._admins = frozenset(admin_users)
+
+    def register(self, router: Router) -> None:
+        router.add("ControllerService/ListUsers", self.list_users)
+
+    async def list_users(self, request: budgets_pb2.ListUsersRequest, call: Call) -> budgets_pb2.ListUsersResponse:
+        users = summaries(self._model, self._admins)
+        users.sort(key=lambda user: (-user.active_jobs, -user.running_tasks, user.user_id))
+        return budgets_pb2.ListUsersResponse(users=users)
+
+
+def summaries(model: Model, admins: frozenset[str]) -> list[budgets_pb2.UserSummary]:
+    """One for each owner of a job that has not ended."""
+    jobs: dict[str, list[int]] = {}
+    tasks: dict[str, list[int]] = {}
+    # The model holds tasks of exactly the jobs that have not ended.
+    for job_id in model.tasks:
+        job = model.jobs[job_id]
+        states = jobs.setdefault(job.user_id, [0] * len(JobState))
+        states[job.state] += 1
+        sums = tasks.setdefault(job.user_id, [0] * len(job.counts))
+        tasks[job.user_id] = [a + b for a, b in zip(sums, job.counts, strict=True)]
+    return [
+        budgets_pb2.UserSummary(
+            user_id=user,
+            role=str(Role.ADMIN if user in admins else Role.USER),
+            active_jobs=sum(states),
+            running_tasks=tasks[user][TaskState.RUNNING],
+            jobs_by_state={job_label(state): count for state, count in enumerate(states) if count},
+            tasks_by_state={label(TaskState(state)): count for state, count in enumerate(tasks[user]) if count},
+        )
+        for user, states in jobs.items()
+    ]
