@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from iris_controller.state.overlay import Overlay
     from iris_controller.state.records import Attempt, Job, Task, Worker
     from iris_core.model.resources import Resources
+    from iris_controller.state.slices import ScalingGroup, Slice
 
 TERMINAL_KEPT = 5_000
 
@@ -71,6 +72,10 @@ class Changes:
     dispatch: set[str] = field(default_factory=set)
     """Workers whose desired set changed."""
     budgets: set[str] = field(default_factory=set)
+    endpoints: dict[str, Endpoint | None] = field(default_factory=dict)
+    """By id; None = gone."""
+    slices: set[str] = field(default_factory=set)
+    scaling_groups: set[str] = field(default_factory=set)
     """Users whose budget was set."""
 
     def __bool__(self) -> bool:
@@ -83,6 +88,8 @@ class Changes:
             or self.dispatch
             or self.budgets
         )
+            or self.slices
+            or self.scaling_groups
 
 
 class Model:
@@ -113,6 +120,10 @@ class Model:
         self.unplanned_jobs: set[str] = set()
         """Jobs whose pending tasks changed."""
         self.budgets: dict[str, Budget] = {}
+        self.endpoints = Endpoints()
+        self.slices: dict[str, Slice] = {}
+        self.scaling_groups: dict[str, ScalingGroup] = {}
+        """What the autoscaler remembers of scale groups that ever failed or grew."""
         """Of users that have a row."""
         self.budget_defaults = DEFAULT_BUDGET
         """Of the others; set once, at boot."""
@@ -159,6 +170,8 @@ class Model:
         workers: Iterable[Worker],
         budgets: Iterable[Budget] = (),
     ) -> None:
+        slices: Iterable[Slice] = (),
+        scaling_groups: Iterable[ScalingGroup] = (),
         """Fills an empty model. `jobs` oldest first; `tasks` by job and index; `attempts` only unfinished or current ones."""
         for job in jobs:
             self._put_job(job)
@@ -177,6 +190,8 @@ class Model:
             self.workers[worker.worker_id] = worker
         self.budgets.update((budget.user_id, budget) for budget in budgets)
 
+        self.slices.update((row.slice_id, row) for row in slices)
+        self.scaling_groups.update((row.name, row) for row in scaling_groups)
     def apply(self, overlay: Overlay) -> Changes:
         """Makes a committed batch the state, and says what changed."""
         changes = Changes()
@@ -210,6 +225,14 @@ class Model:
             self.unplanned_workers.add(worker_id)
             changes.workers.add(worker_id)
         for user_id, budget in overlay.budgets.items():
+        for slice_id, row in overlay.slices.items():
+            if row is None:
+                self.slices.pop(slice_id, None)
+            else:
+                self.slices[slice_id] = row
+            changes.slices.add(slice_id)
+        self.scaling_groups.update(overlay.scaling_groups)
+        changes.scaling_groups.update(overlay.scaling_groups)
             self.budgets[user_id] = budget
             self.unplanned_users.add(user_id)
             changes.budgets.add(user_id)

@@ -16,6 +16,7 @@ from iris_core.model.states import TaskState
 if TYPE_CHECKING:
     from iris_controller.state.model import Model
 
+    from iris_controller.state.slices import ScalingGroup, Slice
 
 @dataclass(frozen=True, slots=True)
 class AuditEvent:
@@ -54,6 +55,10 @@ class Overlay:
         self.workers: dict[str, Worker | None] = {}
         self.budgets: dict[str, Budget] = {}
         self.audit: list[AuditEvent] = []
+        self.slices: dict[str, Slice | None] = {}
+        self.scaling_groups: dict[str, ScalingGroup] = {}
+        self.endpoints: dict[str, Endpoint | None] = {}
+        """By id; None = gone."""
         self.answers: list[RequestAnswer] = []
         self.touched_jobs: dict[str, list[int]] = {}
         """Jobs whose tasks changed and must be rolled up before the commit: the change of each of `Job.counts`, then of
@@ -115,6 +120,14 @@ class Overlay:
         return self.model.workers.get(worker_id)
 
     def budget_of(self, user_id: str) -> Budget:
+    def slice(self, slice_id: str) -> Slice | None:
+        if slice_id in self.slices:
+            return self.slices[slice_id]
+        return self.model.slices.get(slice_id)
+
+    def scaling_group(self, name: str) -> ScalingGroup | None:
+        return self.scaling_groups.get(name) or self.model.scaling_groups.get(name)
+
         """The user's budget, or the defaults."""
         return self.budgets.get(user_id) or self.model.budget_of(user_id)
 
@@ -147,6 +160,9 @@ class Overlay:
             or self.workers
             or self.budgets
             or self.answers
+            or self.slices
+            or self.scaling_groups
+            or self.endpoints
         )
 
     # Writing ------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from iris_controller.state.model import Usage
 from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import Attempt, Job, Task, Worker
 from iris_controller.store.writer import Statement
+from iris_controller.store.machines import machine_statements
 from iris_core.model.bands import PriorityBand
 from iris_core.model.resources import Device
 from iris_core.model.states import TaskState
@@ -190,6 +191,7 @@ def device_json(device: Device | None) -> str | None:
 
 def _new_job(job: Job, files: dict[str, bytes]) -> list[Statement]:
     spec = job.spec
+    found.extend(machine_statements(overlay))
     request = controller_pb2.LaunchJobRequest.FromString(spec.request)
     entrypoint = {
         "run_command": {"argv": list(request.entrypoint.run_command.argv)},

@@ -10,6 +10,7 @@ from iris_controller.state.budgets import Budget
 from iris_controller.state.model import TERMINAL_KEPT, Model
 from iris_controller.state.records import Attempt, Charge, ChildrenPolicy, Job, JobSpec, Task, Worker
 from iris_core.model.bands import PriorityBand
+from iris_controller.store.machines import load_scaling_groups, load_slices
 from iris_core.model.constraints import Constraint, Mode, Op
 from iris_core.model.resources import Device, Resources
 from iris_core.model.states import JOB_TERMINAL, JobState, TaskState
@@ -48,7 +49,17 @@ def load_model(connection: sqlite3.Connection) -> Model:
         known = {j.job_id for j in jobs}
         jobs.extend(_job(row) for row in connection.execute(STILL_NEEDED) if row["job_id"] not in known)
         jobs.sort(key=lambda j: j.submitted_at_ms)
-        model.load(jobs, _tasks(connection), _attempts(connection), _workers(connection), _budgets(connection))
+        model.load(
+            jobs,
+            _tasks(connection),
+            _attempts(connection),
+            _workers(connection),
+            _budgets(connection),
+            load_slices(connection),
+            load_scaling_groups(connection),
+        )
+        for endpoint in _endpoints(connection):
+            model.endpoints.put(endpoint)
         newest = connection.execute(
             "SELECT max(submitted_at_ms), max(priority_insertion + num_tasks) FROM jobs"
         ).fetchone()

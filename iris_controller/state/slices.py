@@ -1,0 +1,183 @@
+"""What the state keeps of the machines: slices and scale groups, and what the end of a slice means for work and workers.
+
+A slice ends in two steps. `give_up` writes the decision: nothing more is placed on its workers and what runs there is asked to
+end. `forget` writes that it is gone: what its workers never confirmed is lost, and their rows go. Between the two the provider
+deletes the machines. Must never decide that a slice ends, and never talk to a provider.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from iris_controller.state.desired import StopReason
+from iris_controller.state.ending import live_attempt, requeue_task, stop_task
+from iris_controller.state.kernel import worker_lost
+from iris_controller.state.observed import cut
+from iris_controller.state.records import Charge
+from iris_core.model.states import ACTIVE, EXECUTING, TaskState, WorkerHealth, label
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from iris_controller.state.overlay import Overlay
+    from iris_controller.state.records import Attempt
+
+
+class Lifecycle(StrEnum):
+    """Where a slice stands (control-plane §3.1); one that is only asked for has no row."""
+
+    BOOTING = "booting"
+    """The provider makes it."""
+    INITIALIZING = "initializing"
+    """Its machines run; not every worker has attached yet."""
+    READY = "ready"
+    DRAINING = "draining"
+    """It is given up and its machines are to go."""
+    FAILED = "failed"
+    """It never became ready, or broke; its machines are to go."""
+
+
+GOING = frozenset({Lifecycle.DRAINING, Lifecycle.FAILED})
+"""Nothing is placed there any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One slice that the provider knows or knew."""
+
+    slice_id: str
+    scale_group: str
+    lifecycle: Lifecycle
+    worker_ids: tuple[str, ...]
+    created_at_ms: int
+    error_message: str = ""
+    manual: bool = False
+    """Made by an operator: the autoscaler neither counts nor ends it."""
+    updated_at_ms: int = 0
+    """Names this version of the row."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingGroup:
+    """What the autoscaler remembers of a scale group. Times in epoch ms, 0 = never."""
+
+    name: str
+    consecutive_failures: int = 0
+    backoff_until_ms: int = 0
+    last_scale_up_ms: int = 0
+    last_scale_down_ms: int = 0
+    quota_exceeded_until_ms: int = 0
+    quota_reason: str = ""
+    """The provider's own words while a quota is used up."""
+    quota_blocks: int = 0
+    """How often in a row a quota was found used up."""
+    failure_reason: str = ""
+    """Of the last failure since the last success."""
+    updated_at_ms: int = 0
+
+
+def change_slice(o: Overlay, row: Slice, now_ms: int, **values: Any) -> Slice:
+    """Puts a changed row; its version moves on even where the clock did not."""
+    new = replace(row, **values, updated_at_ms=max(now_ms, row.updated_at_ms + 1))
+    o.slices[row.slice_id] = new
+    return new
+
+
+def is_going(o: Overlay, slice_id: str) -> bool:
+    """Whether nothing may be placed on workers of that slice; False for one that the state does not know."""
+    row = o.slice(slice_id) if slice_id else None
+    return row is not None and row.lifecycle in GOING
+
+
+def idle(o: Overlay, row: Slice) -> bool:
+    """Whether no unfinished attempt is on its workers."""
+    return not any(True for worker_id in row.worker_ids for _ in o.attempts_on(worker_id))
+
+
+def give_up(o: Overlay, row: Slice, lifecycle: Lifecycle, trigger: str, reason: str, now_ms: int) -> Slice:
+    """Ends a slice: its workers get nothing more, and the attempts on those that still answer are asked to stop.
+
+    An attempt that had begun is charged as preempted, one that was only assigned costs nothing. Of a gang one member begins it and
+    the others follow by the gang's own rule. Idempotent.
+    """
+    reason = cut(reason)
+    new = change_slice(o, row, now_ms, lifecycle=lifecycle, error_message=reason)
+    bounced: set[str] = set()
+    for worker_id in row.worker_ids:
+        worker = o.worker(worker_id)
+        if worker is None:
+            continue
+        if worker.placeable:
+            o.set_worker(worker, placeable=False)
+        if worker.health is not WorkerHealth.DEAD:
+            for attempt in list(o.attempts_on(worker_id)):
+                _stop(o, attempt, bounced, f"slice {row.slice_id} is torn down: {reason}", trigger, now_ms)
+    return new
+
+
+def _stop(o: Overlay, attempt: Attempt, bounced: set[str], error: str, trigger: str, now_ms: int) -> None:
+    task = o.task(attempt.job_id, attempt.task_index)
+    job = o.job(attempt.job_id)
+    if task is None or job is None or task.state not in ACTIVE or live_attempt(o, task) is not attempt:
+        return
+    if job.spec.group_by:
+        if job.job_id in bounced:
+            return
+        bounced.add(job.job_id)
+    begun = attempt.state in EXECUTING
+    charge = Charge.PREEMPTION if begun else Charge.NONE
+    if not begun or task.preemption_count + 1 <= job.spec.max_retries_preemption:
+        after = requeue_task(
+            o,
+            task,
+            TaskState.PREEMPTED,
+            stop=StopReason.PREEMPTED,
+            reason="slice_torn_down",
+            error=error,
+            charge=charge,
+        )
+    else:
+        after = stop_task(
+            o,
+            task,
+            TaskState.PREEMPTED,
+            now_ms,
+            stop=StopReason.PREEMPTED,
+            reason="slice_torn_down",
+            error=error,
+            charge=charge,
+        )
+    o.note(
+        "task_preempted",
+        task.task_id,
+        trigger,
+        attempt=attempt.number,
+        worker=attempt.worker_id,
+        was=label(task.state),
+        state=label(after.state),
+        reason=error,
+    )
+
+
+def unconfirmed(o: Overlay, row: Slice) -> Iterator[Attempt]:
+    """Attempts that a living worker of the slice has not yet confirmed to be over."""
+    for worker_id in row.worker_ids:
+        worker = o.worker(worker_id)
+        if worker is not None and worker.health is not WorkerHealth.DEAD:
+            yield from o.attempts_on(worker_id)
+
+
+def forget(o: Overlay, row: Slice, trigger: str, reason: str, now_ms: int) -> None:
+    """The machines are gone: resolves what they still held as lost, and removes the rows of the slice and its workers."""
+    for worker_id in row.worker_ids:
+        worker = o.worker(worker_id)
+        if worker is None:
+            continue
+        if any(True for _ in o.attempts_on(worker_id)):
+            worker_lost(o, worker_id, f"its slice {row.slice_id} is gone: {cut(reason)}", now_ms)
+        o.workers[worker_id] = None
+        o.note("worker_pruned", worker_id, trigger, slice=row.slice_id, reason=reason)
+    o.slices[row.slice_id] = None
+    o.note("slice_pruned", row.slice_id, trigger, group=row.scale_group, reason=reason)
