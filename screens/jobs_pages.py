@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from iris_core.live.asked import asked
 from iris_core.live.columns import (
     ATTEMPTS,
     NOTHING,
@@ -21,7 +22,7 @@ from iris_core.live.columns import (
     when,
 )
 from iris_core.model.bands import band_label
-from iris_core.model.resources import format_duration, format_size
+from iris_core.model.resources import format_size
 from iris_core.model.states import job_label, task_label
 from iris_core.model.text import cell_width, one_line, visible
 
@@ -154,11 +155,7 @@ def _request_lines(request: pb.LaunchJobRequest) -> list[tuple[str, Tone]]:
     lines.append(_pair("Bundle", request.bundle_id[:12] or NOTHING))
     if request.environment.env_vars:
         lines.append(_pair("Environment", one_line(" ".join(sorted(request.environment.env_vars)))))
-    preempted = request.max_retries_preemption if request.HasField("max_retries_preemption") else 100
-    lines.append(_pair("Retries", f"{request.max_retries_failure} after failures, {preempted} after preemptions"))
-    if request.timeout_ms:
-        lines.append(_pair("Time limit", f"{format_duration(request.timeout_ms)} per task"))
-    return lines
+    return lines + [_pair(label, text) for label, text in asked(request)]
 
 
 async def _task_lines(session: Session, name: str, number: int | None) -> Lines:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from iris_core.cli import output
 from iris_core.cli.listings import JOB_LIST, JOB_TASKS, TASK_ATTEMPTS, TASK_LIST
 from iris_core.cli.reads import job_ended, task_ended
+from iris_core.live.asked import asked
 from iris_core.live.columns import attempt_reason, exit_text, resources_text
+from iris_core.model.bands import PriorityBand, band_label
 from iris_core.model.resources import format_size
 from iris_core.model.states import job_label, task_label
 from iris_core.model.text import one_line
@@ -58,6 +60,9 @@ def job_text(found: pb.GetJobStatusResponse, tasks: Sequence[pb.TaskStatus], how
         lines.append(f"Error: {job.error}")
     elif job.pending_reason and not job_ended(job.state):
         lines.append(f"Pending: {job.pending_reason}")
+    if job.priority_band != PriorityBand.INTERACTIVE.value:
+        lines.append(f"Band: {band_label(job.priority_band)}")
+    lines += [f"{label}: {words}" for label, words in asked(found.request)]
     text = "".join(f"{one_line(line)}\n" for line in lines)
     return text + JOB_TASKS.text(tasks, how, now_ms)
 
