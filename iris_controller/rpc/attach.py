@@ -25,6 +25,7 @@ from iris_controller.state import kernel
 from iris_controller.state.observed import cut
 from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import Worker
+from iris_controller.state.slices import is_going
 from iris_core.model.constraints import canonical_attributes
 from iris_core.model.resources import Resources
 from iris_core.model.states import WorkerHealth
@@ -253,6 +254,9 @@ class WorkerSessions:
             session = self._sessions.get(worker_id)
             if session is not None:
                 session.dirty()
+        for worker_id in batch.changes.workers:
+            if worker_id not in self._model.workers and worker_id not in self._sessions:
+                self._liveness.pop(worker_id, None)
 
     # Health -------------------------------------------------------------------------------------------------
 
@@ -343,7 +347,7 @@ class WorkerSessions:
             health_reason=reason,
             attached=self._liveness[worker_id].attached,
             stopping=stopping,
-            placeable=health is WorkerHealth.HEALTHY,
+            placeable=health is WorkerHealth.HEALTHY and not is_going(o, worker.slice_id),
         )
         lost = health is WorkerHealth.DEAD and worker.health is not WorkerHealth.DEAD
         if lost:

@@ -204,7 +204,7 @@ class Worker:
     stopping: bool = False
     """It was told to end and starts nothing new; DEGRADED therefore."""
     placeable: bool = False
-    """HEALTHY, and the first desired set of this stream has been confirmed."""
+    """HEALTHY, the first desired set of this stream has been confirmed, and its slice is not being torn down."""
     build_failures: int = 0
     """Failures to stage since the worker process started."""
     staging_streak: int = 0

@@ -1,3 +1,4 @@
+from iris_core.wire.gen.iris.v1 import autoscaler_pb2 as _autoscaler_pb2
 from iris_core.wire.gen.iris.v1 import backends_pb2 as _backends_pb2
 from iris_core.wire.gen.iris.v1 import budgets_pb2 as _budgets_pb2
 from iris_core.wire.gen.iris.v1 import common_pb2 as _common_pb2
