@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from iris_core.cli.tables import Listing
 from iris_core.live.columns import ATTEMPTS, JOBS, TASKS, WORKERS
+from iris_core.live.user_columns import BUDGETS
 
 if TYPE_CHECKING:
+    from iris_core.wire.gen.iris.v1.budgets_pb2 import UserBudget
     from iris_core.wire.gen.iris.v1.controller_pb2 import AttemptStatus, JobStatus, TaskStatus, WorkerStatus
 
 
@@ -52,6 +54,13 @@ WORKER_LIST: Listing[WorkerStatus] = Listing(
     wide=_plain("worker_id", "health", "running", "cpu", "memory", "address", "reason"),
     name=lambda worker: worker.worker_id,
     optional=frozenset({"reason"}),
+)
+
+BUDGET_LIST: Listing[UserBudget] = Listing(
+    BUDGETS,
+    table=_plain("user", "limit", "spent", "max_band"),
+    wide=_plain("user", "limit", "spent", "utilisation", "max_band", "effective_band", "updated"),
+    name=lambda budget: budget.user_id,
 )
 
 

@@ -1,0 +1,86 @@
+"""The columns of users' budgets, for the command line's tables and the console; rules as in `columns`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from iris_core.live.columns import ColumnSpec, Tone, iso, when
+from iris_core.live.wording import NOTHING, or_nothing
+from iris_core.model.bands import band_label
+
+if TYPE_CHECKING:
+    from iris_core.wire.gen.iris.v1.budgets_pb2 import UserBudget
+
+NEARLY: Final = 75
+"""Per cent of a budget from which on it is worth a look (cli-auth-logs §6)."""
+FULL: Final = 100
+
+
+def limit_text(limit: int) -> str:
+    """A budget's limit as a person reads it."""
+    return str(limit) if limit else "unlimited"
+
+
+def utilisation_text(budget: UserBudget) -> str:
+    """How much of the limit is spent, "-" without a limit."""
+    return f"{budget.utilization_percent:.0f}%" if budget.budget_limit else NOTHING
+
+
+def _tone(budget: UserBudget) -> Tone:
+    if budget.utilization_percent >= FULL:
+        return Tone.BAD
+    return Tone.WARN if budget.utilization_percent >= NEARLY else Tone.PLAIN
+
+
+def _column(**fields: Any) -> ColumnSpec[Any]:
+    return ColumnSpec(**fields)
+
+
+BUDGETS: Final[dict[str, ColumnSpec[UserBudget]]] = {
+    spec.id: spec
+    for spec in (
+        _column(
+            id="user", title="USER", min_width=12, flex=2,
+            value=lambda budget: budget.user_id,
+            text=lambda budget, _: or_nothing(budget.user_id),
+            sort=lambda budget, _: budget.user_id,
+        ),
+        _column(
+            id="limit", title="LIMIT", min_width=9, max_width=16, align="right",
+            value=lambda budget: budget.budget_limit,
+            text=lambda budget, _: limit_text(budget.budget_limit),
+            sort=lambda budget, _: budget.budget_limit,
+        ),
+        _column(
+            id="spent", title="SPENT", min_width=6, max_width=16, align="right",
+            value=lambda budget: budget.budget_spent,
+            text=lambda budget, _: str(budget.budget_spent),
+            sort=lambda budget, _: -budget.budget_spent,
+        ),
+        _column(
+            id="utilisation", title="USED", min_width=5, max_width=7, align="right", hide=2,
+            value=lambda budget: budget.utilization_percent if budget.budget_limit else None,
+            text=lambda budget, _: utilisation_text(budget),
+            sort=lambda budget, _: -budget.utilization_percent,
+            tone=_tone,
+        ),
+        _column(
+            id="max_band", title="MAX BAND", min_width=8, max_width=11,
+            value=lambda budget: band_label(budget.max_band),
+            text=lambda budget, _: band_label(budget.max_band),
+            sort=lambda budget, _: budget.max_band,
+        ),
+        _column(
+            id="effective_band", title="EFFECTIVE", min_width=9, max_width=11, hide=1,
+            value=lambda budget: band_label(budget.effective_band),
+            text=lambda budget, _: band_label(budget.effective_band),
+            sort=lambda budget, _: budget.effective_band,
+        ),
+        _column(
+            id="updated", title="UPDATED", min_width=8, max_width=19, hide=3,
+            value=lambda budget: iso(budget.updated_at_ms),
+            text=lambda budget, _: when(budget.updated_at_ms),
+            sort=lambda budget, _: -budget.updated_at_ms,
+        ),
+    )
+}  # fmt: skip
