@@ -26,9 +26,13 @@ from iris_controller.budget_tiers import apply_config
 from iris_controller.finelog.client import LogShipper, ShippingHandler
 from iris_controller.finelog_process import FinelogProcess
 from iris_controller.guarded import Guard
+from iris_controller.http.log_server import LogServerHealth
 from iris_controller.http.metrics import Metrics
+from iris_controller.http.proxy_socket import Proxy
+from iris_controller.http.proxy_target import Targets
 from iris_controller.loop import ControllerLoop
 from iris_controller.options import ServeOptions
+from iris_controller.places import LOG_SERVER
 from iris_controller.rpc.auth import Authenticator
 from iris_controller.rpc.dispatch import Router
 from iris_controller.servers import Servers
@@ -103,7 +107,12 @@ class Controller:
         services = Services(options, opened, self.loop, self.finelog, self.boot_id, now_ms(), self.problems)
         services.register(self.router)
         self.sessions, self.hub = services.sessions, services.hub
-        await self.servers.start(self.router, authenticator, self.problems, metrics)
+        self.leases = services.leases
+        proxy = Proxy(
+            Targets(authenticator, opened.keys, services.places.at),
+            {LOG_SERVER: LogServerHealth(self.finelog.current).answer},
+        )
+        await self.servers.start(self.router, authenticator, self.problems, metrics, proxy)
         self.port = self.servers.port
         await self.finelog.start()
         self._logging()
@@ -124,6 +133,7 @@ class Controller:
     def _background(self) -> None:
         self.guard.spawn("loop", self.loop.run()).add_done_callback(self._loop_ended)
         self.guard.spawn("timers", self.timers.run())
+        self.guard.spawn("leases", self.leases.run())
         self.guard.spawn("finelog", self.finelog.run())
         self.guard.spawn("liveness", self._liveness())
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from iris_controller.http.metrics import Metrics
+    from iris_controller.http.proxy_socket import Proxy
     from iris_controller.rpc.auth import Authenticator
 
 STREAMS_S = 2.0
@@ -45,7 +46,12 @@ class Servers:
         return self.port.link_of(inner)
 
     async def start(
-        self, router: Router, authenticator: Authenticator, problems: Callable[[], list[str]], metrics: Metrics
+        self,
+        router: Router,
+        authenticator: Authenticator,
+        problems: Callable[[], list[str]],
+        metrics: Metrics,
+        proxy: Proxy,
     ) -> None:
         """Raises BootFailed: the address cannot be listened on."""
         options = self._options
@@ -68,7 +74,9 @@ class Servers:
             problems=problems,
             metrics=metrics,
             allowed_hosts=options.config.allowed_hosts,
+            proxy=proxy,
         )
+        self._proxy = proxy
         self._http = HttpServer(app)
         http_target = self._http.bind()
         port = options.port
@@ -95,4 +103,5 @@ class Servers:
         """Ends what is under way; streams get a moment."""
         await self._grpc.stop(STREAMS_S)
         await self._http.stop()
+        await self._proxy.close()
         await self.port.close(0.5)

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from iris_controller.leases import Leases
+from iris_controller.places import Places
 from iris_controller.rpc.attach import WorkerSessions
 from iris_controller.rpc.backends import BackendService
 from iris_controller.rpc.budgets import BudgetService
 from iris_controller.rpc.bundles import Bundles
 from iris_controller.rpc.cluster import About, ClusterService
+from iris_controller.rpc.endpoints import EndpointService
 from iris_controller.rpc.explain import ExplainService
 from iris_controller.rpc.jobs import JobService
 from iris_controller.rpc.known_attributes import KnownAttributes
@@ -97,6 +100,9 @@ class Services:
         self._scheduler_state = SchedulerStateService(loop, self.hub.revision)
         self._backends = BackendService(loop, config, self.hub.revision)
         self._query = QueryService(opened.database)
+        self.leases = Leases(loop)
+        self.places = Places(loop, self.leases, config.endpoints, finelog.current)
+        self._endpoints = EndpointService(loop, self.sessions, once, self.places, opened.signer)
 
     def _revision(self) -> common_pb2.Revision:
         # The hub is made after the services that ask it.
@@ -115,6 +121,7 @@ class Services:
         self._scheduler_state.register(router)
         self._backends.register(router)
         self._query.register(router)
+        self._endpoints.register(router)
         router.add("ControllerService/Watch", self.hub.watch)
         router.add("WorkerService/Attach", self.sessions.attach)
         router.add_raw("LogService", self._finelog.current)

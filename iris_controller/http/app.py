@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.routing import Router as Routing
 
-from iris_controller.http.origin import check_origin
+from iris_controller.http.origin import check_origin, check_page
 from iris_controller.rpc.errors import RpcError, as_rpc_error, clean, exhausted, invalid, unauthenticated
 from iris_controller.rpc.json_rpc import JsonAnswer, JsonStream, json_error
 from iris_controller.rpc.roles import MAX_MESSAGE_BYTES, may_read
@@ -50,23 +50,25 @@ def create_app(
     problems: Callable[[], Sequence[str]],
     metrics: Metrics,
     allowed_hosts: Iterable[str] = (),
+    proxy: ASGIApp | None = None,
 ) -> ASGIApp:
     """The application.
 
     link_of        `PublicPort.link_of`: the public connection behind an inner one
     problems       what keeps the controller from being ready, one line each; asked at every `/readyz`
     allowed_hosts  names, besides those of loopback, under which the controller is known; without ports
+    proxy          answers below `/proxy/`; None = there is none
     """
     web = _Web(router, authenticator, problems, metrics)
-    routes = Routing(
-        [
-            Route("/health", web.health),
-            Route("/readyz", web.readyz),
-            Route("/metrics", web.metrics),
-            Route(f"/{PACKAGE}.{{method:path}}", web.rpc),
-        ],
-        redirect_slashes=False,
-    )
+    found: list[BaseRoute] = [
+        Route("/health", web.health),
+        Route("/readyz", web.readyz),
+        Route("/metrics", web.metrics),
+        Route(f"/{PACKAGE}.{{method:path}}", web.rpc),
+    ]
+    if proxy is not None:
+        found.append(Mount("/proxy", proxy))
+    routes = Routing(found, redirect_slashes=False)
     return _Guard(routes, link_of, frozenset(name.lower().removesuffix(".") for name in allowed_hosts))
 
 
@@ -79,7 +81,7 @@ class _Guard:
         self._allowed_hosts = allowed_hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             return
         started = False
 
@@ -95,16 +97,19 @@ class _Guard:
             scope["iris.peer"] = link.peer
             # Tells the routing to raise what it refuses instead of answering in plain text.
             scope["app"] = self
-            check_origin(_headers(scope), link.local, self._allowed_hosts)
+            headers = _headers(scope)
+            check_origin(headers, link.local, self._allowed_hosts)
+            if not scope["path"].startswith("/proxy/"):
+                check_page(headers)
             await self._app(scope, receive, watched)
         except HTTPException as error:
-            await _response(_not_served(error, scope))(scope, receive, send)
+            await _refuse(_not_served(error, scope), scope, receive, send)
         except Exception as error:
             told = as_rpc_error(error, clean(scope["path"], 100))
             if started:
                 # A broken connection says that the answer is not whole.
                 raise told from None
-            await _response(json_error(told))(scope, receive, send)
+            await _refuse(json_error(told), scope, receive, send)
 
 
 class _Web:
@@ -240,6 +245,17 @@ async def _stream(stream: JsonStream, receive: Receive, send: Send) -> None:
 async def _until_gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def _refuse(answer: JsonAnswer, scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "http":
+        await _response(answer)(scope, receive, send)
+    elif "websocket.http.response" in scope.get("extensions", {}):
+        headers = [(b"content-type", JSON.encode()), *((k.encode(), v.encode()) for k, v in _HEADERS.items())]
+        await send({"type": "websocket.http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "websocket.http.response.body", "body": answer.body})
+    else:
+        await send({"type": "websocket.close", "code": 1008})
 
 
 def _response(answer: JsonAnswer) -> Response:

@@ -36,6 +36,19 @@ def check_origin(headers: Mapping[str, str], local: str, allowed_hosts: Collecti
         raise _foreign("the request comes from another site's page", "web pages of others may not call this")
 
 
+def check_page(headers: Mapping[str, str]) -> None:
+    """Raises PERMISSION_DENIED if a page of this very origin asks without a credential of its own.
+
+    What tasks serve through the proxy has our origin, and an operator who looks at it is known by their address alone: such a page
+    must not speak to the controller in their name. Opening a route by hand is no page's doing.
+    """
+    if "authorization" in headers:
+        return
+    mode = headers.get("sec-fetch-mode", "").lower()
+    if "origin" in headers or mode in {"cors", "no-cors", "same-origin", "websocket"}:
+        raise _foreign("a web page asks without a credential", "send `authorization: Bearer TOKEN`")
+
+
 def host_name(host: str) -> str:
     """The name in a Host header or an `address:port`, lower case, without port, brackets and a closing dot; "" if it is none."""
     text = host.strip().lower()

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from iris_controller.http.proxy_socket import MAX_MESSAGE
+
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
@@ -46,7 +48,8 @@ class HttpServer:
         config = uvicorn.Config(
             self.app,
             http=_Protocol,
-            ws="none",
+            ws="websockets-sansio",
+            ws_max_size=MAX_MESSAGE,
             loop="none",
             lifespan="off",
             log_config=None,
@@ -84,6 +87,11 @@ class _Protocol(H11Protocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._slow: asyncio.TimerHandle | None = None
+        self._upgraded = False
+
+    def handle_websocket_upgrade(self, event: Any) -> None:
+        self._upgraded = True
+        super().handle_websocket_upgrade(event)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -91,7 +99,7 @@ class _Protocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._idle():
+        if self._idle() and not self._upgraded:
             self._watch_headers()
         else:
             self._stop_watching()
@@ -113,7 +121,7 @@ class _Protocol(H11Protocol):
         return cycle is None or cycle.response_complete
 
     def _watch_headers(self) -> None:
-        if self._slow is None and not self.transport.is_closing():
+        if self._slow is None and not self._upgraded and not self.transport.is_closing():
             self._slow = self.loop.call_later(HEADERS_S, self.transport.abort)
 
     def _stop_watching(self) -> None:

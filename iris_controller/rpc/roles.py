@@ -89,8 +89,10 @@ HTTP_ROUTES: dict[str, frozenset[Role] | None] = {
     "/health": None,
     "/readyz": None,
     "/metrics": _READER,
+    "/proxy": _READER_OR_TASK,
 }
-"""The routes beside the RPCs: who may read each; None = everybody. `/readyz` names the problems only to readers."""
+"""The routes beside the RPCs: who may read each; None = everybody. `/readyz` names the problems only to readers,
+and `/proxy/t/` asks for the token in its path instead."""
 
 OPEN_SERVICES = frozenset(
     {"grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection", "grpc.reflection.v1.ServerReflection"}

@@ -14,14 +14,15 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from iris_controller.state.budgets import DEFAULT_BUDGET, Budget, Tally
+from iris_controller.state.endpoints import Endpoint, Endpoints
 from iris_controller.state.occupants import Occupants
 from iris_core.model.states import ACTIVE, DISPATCHED, JOB_TERMINAL, TaskState
 
 if TYPE_CHECKING:
     from iris_controller.state.overlay import Overlay
     from iris_controller.state.records import Attempt, Job, Task, Worker
-    from iris_core.model.resources import Resources
     from iris_controller.state.slices import ScalingGroup, Slice
+    from iris_core.model.resources import Resources
 
 TERMINAL_KEPT = 5_000
 
@@ -71,11 +72,11 @@ class Changes:
     """Workers whose row or usage changed."""
     dispatch: set[str] = field(default_factory=set)
     """Workers whose desired set changed."""
-    budgets: set[str] = field(default_factory=set)
     endpoints: dict[str, Endpoint | None] = field(default_factory=dict)
     """By id; None = gone."""
     slices: set[str] = field(default_factory=set)
     scaling_groups: set[str] = field(default_factory=set)
+    budgets: set[str] = field(default_factory=set)
     """Users whose budget was set."""
 
     def __bool__(self) -> bool:
@@ -87,9 +88,10 @@ class Changes:
             or self.workers
             or self.dispatch
             or self.budgets
-        )
             or self.slices
             or self.scaling_groups
+            or self.endpoints
+        )
 
 
 class Model:
@@ -119,11 +121,11 @@ class Model:
         """Workers whose row or usage changed since the planner last looked; it empties this, and `unplanned_jobs`."""
         self.unplanned_jobs: set[str] = set()
         """Jobs whose pending tasks changed."""
-        self.budgets: dict[str, Budget] = {}
         self.endpoints = Endpoints()
         self.slices: dict[str, Slice] = {}
         self.scaling_groups: dict[str, ScalingGroup] = {}
         """What the autoscaler remembers of scale groups that ever failed or grew."""
+        self.budgets: dict[str, Budget] = {}
         """Of users that have a row."""
         self.budget_defaults = DEFAULT_BUDGET
         """Of the others; set once, at boot."""
@@ -169,9 +171,9 @@ class Model:
         attempts: Iterable[Attempt],
         workers: Iterable[Worker],
         budgets: Iterable[Budget] = (),
-    ) -> None:
         slices: Iterable[Slice] = (),
         scaling_groups: Iterable[ScalingGroup] = (),
+    ) -> None:
         """Fills an empty model. `jobs` oldest first; `tasks` by job and index; `attempts` only unfinished or current ones."""
         for job in jobs:
             self._put_job(job)
@@ -189,9 +191,9 @@ class Model:
         for worker in workers:
             self.workers[worker.worker_id] = worker
         self.budgets.update((budget.user_id, budget) for budget in budgets)
-
         self.slices.update((row.slice_id, row) for row in slices)
         self.scaling_groups.update((row.name, row) for row in scaling_groups)
+
     def apply(self, overlay: Overlay) -> Changes:
         """Makes a committed batch the state, and says what changed."""
         changes = Changes()
@@ -224,7 +226,6 @@ class Model:
                 self.workers[worker_id] = worker
             self.unplanned_workers.add(worker_id)
             changes.workers.add(worker_id)
-        for user_id, budget in overlay.budgets.items():
         for slice_id, row in overlay.slices.items():
             if row is None:
                 self.slices.pop(slice_id, None)
@@ -233,9 +234,16 @@ class Model:
             changes.slices.add(slice_id)
         self.scaling_groups.update(overlay.scaling_groups)
         changes.scaling_groups.update(overlay.scaling_groups)
+        for user_id, budget in overlay.budgets.items():
             self.budgets[user_id] = budget
             self.unplanned_users.add(user_id)
             changes.budgets.add(user_id)
+        for endpoint_id, endpoint in overlay.endpoints.items():
+            if endpoint is None:
+                self.endpoints.drop(endpoint_id)
+            else:
+                self.endpoints.put(endpoint)
+            changes.endpoints[endpoint_id] = endpoint
         self.last_submitted_ms = max(self.last_submitted_ms, overlay.last_submitted_ms)
         self.next_insertion = max(self.next_insertion, overlay.next_insertion)
         self._trim(changes)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from iris_controller.state.budgets import Budget
 from iris_controller.state.records import Attempt, Job, Task, Worker, changed
-from iris_core.model.states import TaskState
+from iris_core.model.states import ACTIVE, TaskState
 
 if TYPE_CHECKING:
+    from iris_controller.state.endpoints import Endpoint
     from iris_controller.state.model import Model
-
     from iris_controller.state.slices import ScalingGroup, Slice
+
 
 @dataclass(frozen=True, slots=True)
 class AuditEvent:
@@ -54,11 +55,11 @@ class Overlay:
         self.attempts: dict[str, Attempt] = {}
         self.workers: dict[str, Worker | None] = {}
         self.budgets: dict[str, Budget] = {}
-        self.audit: list[AuditEvent] = []
         self.slices: dict[str, Slice | None] = {}
         self.scaling_groups: dict[str, ScalingGroup] = {}
         self.endpoints: dict[str, Endpoint | None] = {}
         """By id; None = gone."""
+        self.audit: list[AuditEvent] = []
         self.answers: list[RequestAnswer] = []
         self.touched_jobs: dict[str, list[int]] = {}
         """Jobs whose tasks changed and must be rolled up before the commit: the change of each of `Job.counts`, then of
@@ -119,7 +120,6 @@ class Overlay:
             return self.workers[worker_id]
         return self.model.workers.get(worker_id)
 
-    def budget_of(self, user_id: str) -> Budget:
     def slice(self, slice_id: str) -> Slice | None:
         if slice_id in self.slices:
             return self.slices[slice_id]
@@ -128,6 +128,7 @@ class Overlay:
     def scaling_group(self, name: str) -> ScalingGroup | None:
         return self.scaling_groups.get(name) or self.model.scaling_groups.get(name)
 
+    def budget_of(self, user_id: str) -> Budget:
         """The user's budget, or the defaults."""
         return self.budgets.get(user_id) or self.model.budget_of(user_id)
 
@@ -159,10 +160,10 @@ class Overlay:
             or self.attempts
             or self.workers
             or self.budgets
-            or self.answers
             or self.slices
             or self.scaling_groups
             or self.endpoints
+            or self.answers
         )
 
     # Writing ------------------------------------------------------------------------------------------------
@@ -213,6 +214,8 @@ class Overlay:
     def put_task(self, task: Task, new: Task) -> Task:
         """Puts `new` in the place of `task`, as `set_task` does."""
         self.tasks[(task.job_id, task.index)] = new
+        if self.endpoints or len(self.model.endpoints):
+            self._leave_endpoints(task, new)
         delta = self.touched_jobs.get(task.job_id)
         if delta is None:
             delta = self.touched_jobs[task.job_id] = [0] * 15
@@ -224,6 +227,28 @@ class Overlay:
         delta[13] += new.failure_count - task.failure_count
         delta[14] += new.preemption_count - task.preemption_count
         return new
+
+    def endpoint(self, endpoint_id: str) -> Endpoint | None:
+        if endpoint_id in self.endpoints:
+            return self.endpoints[endpoint_id]
+        return self.model.endpoints.by_id.get(endpoint_id)
+
+    def endpoints_of(self, job_id: str, index: int) -> list[Endpoint]:
+        """Of one task, as of now."""
+        known = {e.endpoint_id: e for e in self.model.endpoints.of_task(job_id, index)}
+        for endpoint_id, endpoint in self.endpoints.items():
+            if endpoint is None or (endpoint.job_id, endpoint.task_index) != (job_id, index):
+                known.pop(endpoint_id, None)
+            else:
+                known[endpoint_id] = endpoint
+        return list(known.values())
+
+    def _leave_endpoints(self, task: Task, new: Task) -> None:
+        """An endpoint goes with its attempt (control-plane §1.4)."""
+        if new.state in ACTIVE and new.attempt_uid == task.attempt_uid:
+            return
+        for endpoint in self.endpoints_of(task.job_id, task.index):
+            self.endpoints[endpoint.endpoint_id] = None
 
     def fold(self, job_id: str) -> Job | None:
         """The job with the counts of its tasks as of now."""

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Sequence
 
 from google.protobuf import json_format
 
+from iris_controller.state.endpoints import Endpoint, EndpointAccess
 from iris_controller.state.model import Usage
 from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import Attempt, Job, Task, Worker
-from iris_controller.store.writer import Statement
 from iris_controller.store.machines import machine_statements
+from iris_controller.store.writer import Statement
 from iris_core.model.bands import PriorityBand
 from iris_core.model.resources import Device
 from iris_core.model.states import TaskState
@@ -144,6 +145,22 @@ UPDATE_COMMITTED = _update(
     ["committed_cpu_millicores", "committed_mem_bytes", "committed_gpu", "committed_tpu"],
 )
 UPSERT_BUDGETS = _upsert("user_budgets", ["user_id"], ["budget_limit", "max_band", "updated_at_ms"])
+UPSERT_ENDPOINTS = _upsert(
+    "endpoints",
+    ["endpoint_id"],
+    [
+        "name",
+        "address",
+        "task_id",
+        "attempt_uid",
+        "metadata_json",
+        "registered_at_ms",
+        "lease_deadline_ms",
+        "lease_ms",
+        "access",
+    ],
+)
+DELETE_ENDPOINTS = "DELETE FROM endpoints WHERE endpoint_id IN (SELECT value FROM json_each(?))"
 DELETE_JOBS = "DELETE FROM jobs WHERE job_id IN (SELECT value FROM json_each(?))"
 DELETE_WORKERS = "DELETE FROM workers WHERE worker_id IN (SELECT value FROM json_each(?))"
 SET_METADATA = "UPDATE workers SET metadata_proto=? WHERE worker_id=?"
@@ -174,9 +191,15 @@ def statements(overlay: Overlay, now_ms: int, forget_before_ms: int | None = Non
         found.append((UPDATE_COMMITTED, (json.dumps(committed),)))
     if overlay.jobs:
         found.append((UPDATE_JOBS, (json.dumps([_job_row(j) for j in overlay.jobs.values()]),)))
+    found.extend(machine_statements(overlay))
     if overlay.budgets:
         rows = [[b.user_id, b.limit, int(b.max_band), b.updated_at_ms] for b in overlay.budgets.values()]
         found.append((UPSERT_BUDGETS, (json.dumps(rows),)))
+    if overlay.endpoints:
+        gone = [endpoint_id for endpoint_id, endpoint in overlay.endpoints.items() if endpoint is None]
+        kept = [_endpoint_row(endpoint) for endpoint in overlay.endpoints.values() if endpoint is not None]
+        found.append((DELETE_ENDPOINTS, (json.dumps(gone),)))
+        found.append((UPSERT_ENDPOINTS, (json.dumps(kept),)))
     found.extend((INSERT_ANSWER, (a.principal, a.request_id, a.method, a.response, now_ms)) for a in overlay.answers)
     if forget_before_ms is not None:
         found.append((FORGET_ANSWERS, (forget_before_ms,)))
@@ -191,7 +214,6 @@ def device_json(device: Device | None) -> str | None:
 
 def _new_job(job: Job, files: dict[str, bytes]) -> list[Statement]:
     spec = job.spec
-    found.extend(machine_statements(overlay))
     request = controller_pb2.LaunchJobRequest.FromString(spec.request)
     entrypoint = {
         "run_command": {"argv": list(request.entrypoint.run_command.argv)},
@@ -330,6 +352,21 @@ def _attempt_row(attempt: Attempt) -> list[object]:
         attempt.log_lines,
         attempt.stop_reason,
         json.dumps(attempt.displaces) if attempt.displaces else "[]",
+    ]
+
+
+def _endpoint_row(endpoint: Endpoint) -> list[object]:
+    return [
+        endpoint.endpoint_id,
+        endpoint.name,
+        endpoint.address,
+        endpoint.task_id,
+        endpoint.attempt_uid,
+        json.dumps(endpoint.metadata, sort_keys=True),
+        endpoint.registered_at_ms,
+        endpoint.lease_deadline_ms,
+        endpoint.lease_ms,
+        None if endpoint.access is EndpointAccess.PRIVATE else int(endpoint.access),
     ]
 
 

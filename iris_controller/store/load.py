@@ -7,10 +7,11 @@ import sqlite3
 from collections.abc import Iterator
 
 from iris_controller.state.budgets import Budget
+from iris_controller.state.endpoints import Endpoint, EndpointAccess
 from iris_controller.state.model import TERMINAL_KEPT, Model
 from iris_controller.state.records import Attempt, Charge, ChildrenPolicy, Job, JobSpec, Task, Worker
-from iris_core.model.bands import PriorityBand
 from iris_controller.store.machines import load_scaling_groups, load_slices
+from iris_core.model.bands import PriorityBand
 from iris_core.model.constraints import Constraint, Mode, Op
 from iris_core.model.resources import Device, Resources
 from iris_core.model.states import JOB_TERMINAL, JobState, TaskState
@@ -230,3 +231,22 @@ def _workers(connection: sqlite3.Connection) -> Iterator[Worker]:
 def _budgets(connection: sqlite3.Connection) -> Iterator[Budget]:
     for row in connection.execute("SELECT * FROM user_budgets"):
         yield Budget(row["user_id"], row["budget_limit"], PriorityBand(row["max_band"]), row["updated_at_ms"])
+
+
+def _endpoints(connection: sqlite3.Connection) -> Iterator[Endpoint]:
+    rows = connection.execute(
+        "SELECT e.*, t.job_id, t.task_index FROM endpoints e JOIN tasks t ON t.task_id = e.task_id ORDER BY e.endpoint_id"
+    )
+    for row in rows:
+        yield Endpoint(
+            endpoint_id=row["endpoint_id"],
+            name=row["name"],
+            address=row["address"],
+            job_id=row["job_id"],
+            task_index=row["task_index"],
+            attempt_uid=row["attempt_uid"],
+            registered_at_ms=row["registered_at_ms"],
+            metadata=json.loads(row["metadata_json"]),
+            lease_ms=row["lease_ms"],
+            access=EndpointAccess.PRIVATE if row["access"] is None else EndpointAccess(row["access"]),
+        )

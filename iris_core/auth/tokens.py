@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 ALGORITHM = "EdDSA"
 AUDIENCE = "iris"
+ENDPOINT_AUDIENCE = "iris-endpoint"
+"""Of a token in a capability URL: it opens one endpoint of the proxy and no RPC."""
 TASK, WORKER, USER, DASHBOARD = "task", "worker", "user", "dashboard"
 """The roles that a token may carry."""
 
@@ -52,6 +54,15 @@ class Claims:
     attempt_uid: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class EndpointGrant:
+    """What a verified capability says: which endpoint it opens, and who made it."""
+
+    endpoint: str
+    minted_by: str
+    expires_at_s: int
+
+
 class TokenSigner:
     """Makes tokens. `clock` gives epoch seconds."""
 
@@ -75,9 +86,16 @@ class TokenSigner:
         more = {"read_only": True} if read_only else {}
         return self._sign(user_id, DASHBOARD if dashboard else USER, ttl_s, **more)
 
+    def endpoint_token(self, endpoint: str, minted_by: str, ttl_s: int) -> str:
+        """For whoever holds the URL it is in: opens this endpoint until it expires."""
+        return self._encode({"aud": ENDPOINT_AUDIENCE, "sub": minted_by, "endpoint": endpoint}, ttl_s)
+
     def _sign(self, subject: str, role: str, ttl_s: int, **more: Any) -> str:
+        return self._encode({"aud": AUDIENCE, "sub": subject, "role": role, **more}, ttl_s)
+
+    def _encode(self, claims: dict[str, Any], ttl_s: int) -> str:
         now = int(self._clock())
-        claims = {"aud": AUDIENCE, "sub": subject, "role": role, "iat": now, "exp": now + ttl_s, **more}
+        claims = {**claims, "iat": now, "exp": now + ttl_s}
         return jwt.encode(claims, self._key.private, algorithm=ALGORITHM, headers=self._headers)
 
 
@@ -99,7 +117,7 @@ class KeySet:
         """What `token` says. Raises TokenError."""
         found = self._verified.get(token)
         if found is None:
-            found = self._decode(token)
+            found = _claims(self._decode(token, AUDIENCE))
             self._verified[token] = found
             if len(self._verified) > _REMEMBERED:
                 self._verified.popitem(last=False)
@@ -109,7 +127,17 @@ class KeySet:
             raise TokenError("expired")
         return found
 
-    def _decode(self, token: str) -> Claims:
+    def verify_endpoint(self, token: str) -> EndpointGrant:
+        """What a capability says. Raises TokenError."""
+        claims = self._decode(token, ENDPOINT_AUDIENCE)
+        grant = EndpointGrant(_text(claims, "endpoint"), _text(claims, "sub"), _expiry(claims))
+        if not grant.endpoint:
+            raise TokenError("no endpoint")
+        if grant.expires_at_s <= self._clock():
+            raise TokenError("expired")
+        return grant
+
+    def _decode(self, token: str, audience: str) -> dict[str, Any]:
         if len(token) > _MAX_LENGTH:
             raise TokenError("too long")
         try:
@@ -119,11 +147,11 @@ class KeySet:
             key = self._keys.get(str(header.get("kid")))
             if key is None:
                 raise TokenError("signed by an unknown key")
-            claims = jwt.decode(
+            claims: dict[str, Any] = jwt.decode(
                 token,
                 key,
                 algorithms=[ALGORITHM],
-                audience=AUDIENCE,
+                audience=audience,
                 # The expiry is compared below, by the injected clock, at every use.
                 options={
                     "require": ["exp", "aud", "sub"],
@@ -137,30 +165,36 @@ class KeySet:
         except Exception as error:
             # Not only PyJWTError: a header of ten thousand brackets ends in RecursionError, a lone surrogate in UnicodeError.
             raise TokenError(f"{type(error).__name__}: {error}") from error
-        return _claims(claims)
+        return claims
 
 
-def _claims(claims: dict[str, Any]) -> Claims:
-    def text(name: str) -> str:
-        value = claims.get(name, "")
-        if not isinstance(value, str):
-            raise TokenError(f"{name} is not text")
-        return value
+def _text(claims: dict[str, Any], name: str) -> str:
+    value = claims.get(name, "")
+    if not isinstance(value, str):
+        raise TokenError(f"{name} is not text")
+    return value
 
+
+def _expiry(claims: dict[str, Any]) -> int:
     expires = claims["exp"]
     if isinstance(expires, bool) or not isinstance(expires, int):
         raise TokenError("exp is not a whole number")
+    return expires
+
+
+def _claims(claims: dict[str, Any]) -> Claims:
+    expires = _expiry(claims)
     read_only = claims.get("read_only", False)
     if not isinstance(read_only, bool):
         raise TokenError("read_only is not true or false")
     found = Claims(
-        subject=text("sub"),
-        role=text("role"),
+        subject=_text(claims, "sub"),
+        role=_text(claims, "role"),
         expires_at_s=expires,
         read_only=read_only,
-        root_job=text("root_job"),
-        job_id=text("job_id"),
-        attempt_uid=text("attempt_uid"),
+        root_job=_text(claims, "root_job"),
+        job_id=_text(claims, "job_id"),
+        attempt_uid=_text(claims, "attempt_uid"),
     )
     if not found.subject or found.role not in {TASK, WORKER, USER, DASHBOARD}:
         raise TokenError("no subject or an unknown role")

@@ -110,6 +110,7 @@ def test_http_routes() -> None:
         "/health": True,
         "/readyz": True,
         "/metrics": False,
+        "/proxy": False,
     }
     readers = {role for role in Role if may_read(identity(role), "/metrics")}
     assert readers == {role for role in Role if may_read(identity(role), "/readyz")}
@@ -118,6 +119,9 @@ def test_http_routes() -> None:
 
 def test_every_http_route_is_declared() -> None:
     nothing: Any = None
-    app: Any = create_app(nothing, nothing, nothing, problems=list, metrics=nothing)
+
+    async def nobody(scope: Any, receive: Any, send: Any) -> None: ...
+
+    app: Any = create_app(nothing, nothing, nothing, problems=list, metrics=nothing, proxy=nobody)
     served = {route.path for route in app._app.routes}
     assert served - {"/iris.v1.{method:path}"} == set(HTTP_ROUTES)
