@@ -1,0 +1,158 @@
+"""Which state a controller starts from (DESIGN §5.12), decided before anything of it is opened.
+
+In this order: a fresh start that was asked for, a rollback that a deployment asked for (once), a checkpoint named at the start, the healthy
+local database, the newest valid checkpoint, nothing at all. Nothing is deleted: what is replaced is moved aside. Where there were
+checkpoints, or may be, and none can be used, a controller refuses to start rather than to start empty. Must run under the lock of the
+state directory, off the event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from iris_controller.checkpoint import restore, rollout
+from iris_controller.checkpoint.layout import BadCheckpoint
+from iris_controller.store.database import StateDir, StateDirError, check_integrity
+from iris_core.contracts import IrisError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from iris_controller.checkpoint.restore import Candidate
+    from iris_core.contracts import ObjectStore
+
+log = logging.getLogger("iris.checkpoint")
+
+FRESH_HINT = "start anew with --fresh, or name a checkpoint with --checkpoint-path"
+
+
+class NoState(IrisError):
+    """There is, or may be, state to start from, and it cannot be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How the controller was started. `dry_run` changes nothing outside the state directory, the rollout record included."""
+
+    fresh: bool = False
+    checkpoint: str = ""
+    dry_run: bool = False
+
+
+def prepare(state: StateDir, remote: ObjectStore, wish: Wish, now_ms: int) -> str:
+    """Leaves in the state directory what the controller is to open, and returns where it came from, in words.
+
+    Raises:
+        StateDirError: the state directory, or the database in it, cannot be used.
+        BadCheckpoint, UsageFailed: the checkpoint that was named cannot be used. Nothing was touched.
+        NoState: what there is cannot be had; the hint has the ways out.
+    """
+    try:
+        restore.settle(state.path)
+        if wish.fresh:
+            aside = state.set_aside()
+            if aside is not None:
+                log.warning("starting fresh; the previous state was moved to %s", aside)
+            return "fresh"
+        record = None if wish.dry_run else _rollback(remote)
+        if record is not None:
+            return _roll_back(state, remote, record, now_ms)
+        if wish.checkpoint:
+            return _take(state, restore.find(wish.checkpoint), f"db.aside.{now_ms}")
+        return _local(state, remote, now_ms)
+    except (OSError, sqlite3.Error) as error:
+        raise StateDirError(f"the state in {state.path} cannot be prepared: {error}") from error
+
+
+def _rollback(remote: ObjectStore) -> rollout.RolloutRecord | None:
+    """The record, if it asks for a rollback that restores something."""
+    try:
+        record = rollout.read_record(remote)
+    except IrisError as error:
+        log.warning("whether a rollback is asked for is not known: %s", error.message)
+        return None
+    if record is None or record.phase != rollout.REQUESTED:
+        return None
+    if not record.rollback_checkpoint:
+        log.info("a rollback without a checkpoint was asked for: the state stays as it is")
+        return None
+    return record
+
+
+def _roll_back(state: StateDir, remote: ObjectStore, record: rollout.RolloutRecord, now_ms: int) -> str:
+    named = record.rollback_checkpoint
+    try:
+        found = _take(state, restore.find(named), f"db.aside.{now_ms}")
+    except IrisError as error:
+        raise NoState(
+            f"the rollback to {named} cannot be done: {error.message}",
+            hint=f"the request stands in {remote.url}/{rollout.RECORD}; bring the checkpoint back, or deploy anew",
+        ) from error
+    try:
+        # Not served before it is consumed: a second start would throw away what was done since the first.
+        rollout.consume(remote, record, now_ms)
+    except IrisError as error:
+        raise NoState(
+            f"the rollback was done, and cannot be marked as done: {error.message}",
+            hint="start the controller again once the store takes writes",
+        ) from error
+    return f"rollback, {found}"
+
+
+def _local(state: StateDir, remote: ObjectStore, now_ms: int) -> str:
+    damage: StateDirError | None = None
+    if state.database.exists():
+        try:
+            check_integrity(state.database)
+            return "local"
+        except StateDirError as error:
+            damage = error
+    skipped: list[str] = []
+    try:
+        for candidate in restore.newest_first(remote, skipped):
+            try:
+                found = _take(state, candidate, f"db.corrupt.{now_ms}" if damage is not None else f"db.aside.{now_ms}")
+            except BadCheckpoint as bad:
+                skipped.append(bad.message)
+                continue
+            for line in skipped:
+                log.warning("skipped: %s", line)
+            if damage is not None:
+                log.error("%s", damage.message)
+            log.warning(
+                "restored %s; what was changed after %s UTC is missing",
+                candidate.label,
+                time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(candidate.epoch_ms / 1000)),
+            )
+            return found
+    except IrisError as error:
+        if damage is not None:
+            raise StateDirError(f"{damage.message}; {error.message}", hint=damage.hint) from error
+        raise NoState(
+            f"there is no state in {state.path}, and whether there is a checkpoint is not known: {error.message}",
+            hint=f"try again, or {FRESH_HINT}",
+        ) from error
+    why = "; ".join(skipped[:5]) + (f"; and {len(skipped) - 5} more" if len(skipped) > 5 else "")
+    if damage is not None:
+        raise StateDirError(damage.message + (f"; no checkpoint can be used: {why}" if why else ""), hint=damage.hint)
+    if skipped:
+        raise NoState(f"there is no state in {state.path}, and no checkpoint can be used: {why}", hint=FRESH_HINT)
+    return "fresh"
+
+
+def _take(state: StateDir, candidate: Candidate, aside: str) -> str:
+    """Restores it. Raises BadCheckpoint, named; nothing was touched then."""
+    if candidate.manifest is None:
+        log.warning("%s has no manifest: it is taken as a checkpoint of an older release", candidate.label)
+    try:
+        restore.stage(candidate, state.path)
+    except BadCheckpoint as bad:
+        raise BadCheckpoint(f"checkpoint {candidate.label} cannot be used: {bad.message}", hint=bad.hint) from None
+    kept: Path | None = restore.swap(state.path, aside)
+    if kept is not None:
+        log.warning("the database that was here is kept in %s", kept)
+    return f"checkpoint {candidate.label}"

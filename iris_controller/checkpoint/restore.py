@@ -1,0 +1,301 @@
+"""Opens a checkpoint: bounded, checked before anything of the state is touched, and swapped in by renames.
+
+The bytes come from a store that others can write to: window, output and input are bounded, sizes and digest are those of the manifest,
+and SQLite looks at every page before the file is taken. Must never delete a database, nor touch `db` before the new one is whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import re
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from iris_controller.checkpoint.layout import (
+    COMPRESSED,
+    DATABASE,
+    FOLDER,
+    MANIFEST,
+    BadCheckpoint,
+    Manifest,
+    folder_of,
+    objects_by_epoch,
+    read_manifest,
+)
+from iris_controller.checkpoint.snapshot import SnapshotFailed, standing_alone
+from providers.objects import open_store
+
+if TYPE_CHECKING:
+    from iris_core.contracts import ObjectStore
+
+MAX_DATABASE_BYTES: Final = 64 << 30
+"""No checkpoint is larger, whatever it says of itself."""
+MAX_WINDOW: Final = 128 << 20
+"""What `zstd -d` itself takes without being told; ours need 2 MiB."""
+SPARE_BYTES: Final = 64 << 20
+"""Stays free on the disk."""
+PIECE_BYTES: Final = 1 << 20
+STAGING: Final = "db.restoring"
+READY: Final = "db.restored"
+
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_SQLITE = b"SQLite format 3\0"
+_EPOCH = re.compile(r"[0-9]{1,15}")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A checkpoint that can be tried: the object of its database, and its manifest unless it is of an older release."""
+
+    store: ObjectStore
+    name: str
+    size_bytes: int
+    label: str
+    epoch_ms: int = 0
+    manifest: Manifest | None = None
+
+
+def newest_first(store: ObjectStore, skipped: list[str]) -> Iterator[Candidate]:
+    """Every checkpoint of a remote state dir whose manifest is valid; `skipped` gets one line for each other. Raises IrisError."""
+    for epoch, sizes in objects_by_epoch(store).items():
+        try:
+            manifest = read_manifest(store, epoch, sizes)
+        except BadCheckpoint as bad:
+            skipped.append(f"checkpoint {epoch}: {bad.message}")
+            continue
+        yield _candidate(store, epoch, manifest)
+
+
+def _candidate(store: ObjectStore, epoch: int, manifest: Manifest) -> Candidate:
+    name = f"{folder_of(epoch)}/{COMPRESSED}"
+    return Candidate(store, name, manifest.size_bytes, f"{store.url}/{folder_of(epoch)}", epoch, manifest)
+
+
+def find(text: str) -> Candidate:
+    """What an operator means by a path or URL: a checkpoint's folder, a database file of one, or a remote state dir, of which the
+    newest valid one is taken.
+
+    Raises:
+        UsageFailed: this is no place of checkpoints.
+        BadCheckpoint: there is no usable checkpoint there.
+        IrisError: the store does not answer.
+    """
+    url = (text if "://" in text else Path(text).expanduser().absolute().as_uri()).rstrip("/")
+    parent, _, last = url.rpartition("/")
+    if last.endswith((".sqlite3", ".zst")):
+        store = open_store(parent)
+        info = store.stat(last)
+        if info is None:
+            raise BadCheckpoint(f"Checkpoint not found: there is no {url}")
+        return Candidate(store, last, info.size_bytes, url)
+    if _EPOCH.fullmatch(last):
+        return _folder(open_store(url), int(last))
+    root = open_store(parent if last == FOLDER else url)
+    skipped: list[str] = []
+    for candidate in newest_first(root, skipped):
+        return candidate
+    raise BadCheckpoint(
+        f"Checkpoint not found: {root.url} holds no valid one{''.join(f'; {line}' for line in skipped[:5])}",
+        hint="name a folder <epoch_ms>, a database file, or a remote state dir",
+    )
+
+
+def _folder(store: ObjectStore, epoch: int) -> Candidate:
+    sizes = {info.name: info.size_bytes for info in store.list("")}
+    if MANIFEST in sizes:
+        try:
+            manifest = Manifest.from_json(store.get(MANIFEST), epoch)
+            if sizes.get(COMPRESSED) != manifest.size_bytes:
+                raise BadCheckpoint(
+                    f"{COMPRESSED} has {sizes.get(COMPRESSED, 0)} bytes, its manifest says {manifest.size_bytes}"
+                )
+        except BadCheckpoint as bad:
+            raise BadCheckpoint(f"checkpoint {store.url} cannot be used: {bad.message}") from None
+        return Candidate(store, COMPRESSED, manifest.size_bytes, store.url, epoch, manifest)
+    for name in (COMPRESSED, DATABASE):
+        if name in sizes:
+            return Candidate(store, name, sizes[name], store.url, epoch)
+    raise BadCheckpoint(f"Checkpoint not found: {store.url} holds no {COMPRESSED}")
+
+
+class _Source:
+    """The object as a file to read from: counted, digested, and never more of it than was announced."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        self._pieces = candidate.store.chunks(candidate.name)
+        self._limit = candidate.size_bytes
+        self._left = b""
+        self.digest = hashlib.sha256()
+        self.size = 0
+
+    def peek(self, count: int) -> bytes:
+        while len(self._left) < count and (piece := next(self._pieces, b"")):
+            self._take(piece)
+        return self._left[:count]
+
+    def read(self, size: int = PIECE_BYTES) -> bytes:
+        if not self._left and (piece := next(self._pieces, b"")):
+            self._take(piece)
+        found, self._left = self._left[:size], self._left[size:]
+        return found
+
+    def _take(self, piece: bytes) -> None:
+        self.size += len(piece)
+        if self.size > self._limit:
+            raise BadCheckpoint(f"it has more than the {self._limit} bytes that it should have")
+        self.digest.update(piece)
+        self._left += piece
+
+
+def unpack(candidate: Candidate, target: Path) -> None:
+    """Writes the checkpoint's database into the new file `target`, durable and checked.
+
+    Raises BadCheckpoint: it is damaged, foreign or a bomb; IrisError: the store does not answer; OSError: the disk. `target` is the
+    caller's to remove then.
+    """
+    manifest = candidate.manifest
+    free = shutil.disk_usage(target.parent).free - SPARE_BYTES
+    limit = min(MAX_DATABASE_BYTES, manifest.database_bytes if manifest is not None else free)
+    if manifest is not None and manifest.database_bytes > min(free, MAX_DATABASE_BYTES):
+        raise BadCheckpoint(f"its database of {manifest.database_bytes} bytes does not fit: {max(free, 0)} are free")
+    source = _Source(candidate)
+    written = _write(source, target, limit)
+    if manifest is not None:
+        if source.digest.hexdigest() != manifest.sha256 or source.size != manifest.size_bytes:
+            raise BadCheckpoint(f"{COMPRESSED} is damaged: it is not what its manifest says")
+        if written != manifest.database_bytes:
+            raise BadCheckpoint(f"its database has {written} bytes, its manifest says {manifest.database_bytes}")
+    _check(target, candidate.epoch_ms)
+
+
+def _write(source: _Source, target: Path, limit: int) -> int:
+    import zstandard
+
+    head = source.peek(16)
+    if head.startswith(_ZSTD):
+        packed = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW).stream_reader(
+            source,  # type: ignore[arg-type]  # it asks for `read` alone
+            read_size=PIECE_BYTES,
+            read_across_frames=True,
+        )
+        read = packed.read
+    elif head == _SQLITE:
+        read = source.read
+    else:
+        raise BadCheckpoint("its database is neither compressed by zstd nor a SQLite file")
+    written = 0
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb", buffering=0) as file:
+        while True:
+            try:
+                piece = read(PIECE_BYTES)
+            except zstandard.ZstdError as error:
+                raise BadCheckpoint(f"it is damaged: {error}") from None
+            if not piece:
+                break
+            if written == 0:
+                try:
+                    piece = standing_alone(piece)
+                except SnapshotFailed:
+                    raise BadCheckpoint("what is in it is no SQLite file") from None
+            written += len(piece)
+            if written > limit:
+                raise BadCheckpoint(f"it unpacks to more than the {limit} bytes that it may have")
+            view = memoryview(piece)
+            while view:
+                view = view[file.write(view) or 0 :]
+        os.fsync(descriptor)
+    return written
+
+
+def _check(path: Path, epoch_ms: int) -> None:
+    """Looks at every page, and stamps which checkpoint this was (control-plane §6.3)."""
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            verdict = [row[0] for row in connection.execute("PRAGMA quick_check(1)")]
+            if verdict != ["ok"]:
+                raise BadCheckpoint(f"its database is damaged: {verdict[0]}"[:300])
+            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if not {"schema_migrations", "meta", "jobs", "tasks"} <= tables:
+                raise BadCheckpoint("its database is none of a controller")
+            if epoch_ms:
+                connection.execute(
+                    "INSERT INTO meta (key, value) VALUES ('last_checkpoint_epoch_ms', ?)"
+                    " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                    (epoch_ms,),
+                )
+    except sqlite3.DatabaseError as error:
+        raise BadCheckpoint(f"its database is damaged: {error}") from None
+
+
+def stage(candidate: Candidate, state_dir: Path) -> Path:
+    """Unpacks into a folder of its own beside `db` and returns it, whole and durable. Raises as `unpack` does."""
+    staging = state_dir / STAGING
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.mkdir(mode=0o700)
+    try:
+        unpack(candidate, staging / DATABASE)
+        for leftover in (f"{DATABASE}-journal", f"{DATABASE}-wal", f"{DATABASE}-shm"):
+            (staging / leftover).unlink(missing_ok=True)
+        _sync(staging)
+        ready = state_dir / READY
+        staging.rename(ready)
+        _sync(state_dir)
+        return ready
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+
+
+def swap(state_dir: Path, aside: str) -> Path | None:
+    """Puts the staged database in the place of `db`, which is kept under the name `aside`; returns where, None if there was nothing.
+
+    Raises OSError; the old one is back in its place then.
+    """
+    database, ready = state_dir / "db", state_dir / READY
+    kept: Path | None = None
+    if database.exists() and any(database.iterdir()):
+        kept = next(path for path in _names(state_dir / aside) if not path.exists())
+        database.rename(kept)
+    try:
+        ready.rename(database)
+    except OSError:
+        if kept is not None:
+            kept.rename(database)
+        raise
+    _sync(state_dir)
+    return kept
+
+
+def _names(path: Path) -> Iterator[Path]:
+    """The path, and what it is called when it is taken: the clock may have been set back."""
+    yield path
+    for number in itertools.count(2):
+        yield path.with_name(f"{path.name}-{number}")
+
+
+def settle(state_dir: Path) -> None:
+    """Finishes or undoes what a restore left behind that was killed. Raises OSError."""
+    shutil.rmtree(state_dir / STAGING, ignore_errors=True)
+    ready, database = state_dir / READY, state_dir / "db"
+    if not ready.exists():
+        return
+    if (database / DATABASE).exists():
+        shutil.rmtree(ready)
+    else:
+        swap(state_dir, f"db.aside.{ready.stat().st_mtime_ns // 1_000_000}")
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
