@@ -23,7 +23,15 @@ from iris_core.model.constraints import (
 )
 from iris_core.model.errors import ModelError, did_you_mean, shown
 from iris_core.model.ids import check_component
-from iris_core.model.resources import Device, Resources, parse_cpu, parse_gpu_spec, parse_size, parse_tpu_spec
+from iris_core.model.resources import (
+    Device,
+    Resources,
+    parse_cpu,
+    parse_gpu_spec,
+    parse_size,
+    parse_tpu_spec,
+    tpu_device,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -337,6 +345,8 @@ def _device(resources: Mapping[str, Value]) -> Device | None:
     if kind in ("", "cpu"):
         return None
     variant = resources["device_variant"].text() if "device_variant" in resources else ""
+    if kind == "tpu" and variant and "device_count" not in resources:
+        return tpu_device(resources["device_variant"].parsed(parse_tpu_spec))
     count = resources["device_count"].whole(1, 4096) if "device_count" in resources else 1
     if kind == "gpu" and variant:
         return Device("gpu", resources["device_variant"].parsed(parse_gpu_spec).variant, count)

@@ -17,6 +17,7 @@ from iris_core.config.cluster import find_cluster, load_config, named_clusters, 
 from iris_core.config.document import parse_document
 from iris_core.contracts import UsageFailed
 from iris_core.model.bands import PriorityBand
+from iris_core.model.resources import Device
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,6 +77,17 @@ user_budgets: [{user_ids: [x], budget_limit: 1}]
     assert (group.num_vms, group.buffer_slices, group.max_slices) == (2, 1, 3)
     assert config.user_budgets == (BudgetTier(("x",), 1, PriorityBand.INTERACTIVE),)
     assert config.unused == ()
+
+
+def test_a_tpu_host_has_as_many_chips_as_its_type_unless_the_file_says_otherwise() -> None:
+    text = MINIMAL + "scale_groups: {g: {num_vms: 4, resources: {device_type: tpu, device_variant: %s}}}\n"
+    assert parse_config(text % "V5litepod-16").scale_groups["g"].device == Device("tpu", "v5litepod-16", 4)
+    assert parse_config(text % "v5litepod-16, device_count: 2").scale_groups["g"].device == Device(
+        "tpu", "v5litepod-16", 2
+    )
+    assert error_of(text % "v5litepod-17").message.startswith(
+        "config:3: scale_groups.g.resources.device_variant: no TPU"
+    )
 
 
 @pytest.mark.parametrize(
