@@ -33,8 +33,8 @@ SYNC_BYTES: Final = 2 << 20
 PIN_FOR_S: Final = 5.0
 PIN_EVERY_S: Final = 0.1
 BUSY_S: Final = 30.0
-NEARLY: Final = 256
-"""Frames of the WAL that may be folded in while the writer waits: a millisecond or two."""
+NEARLY: Final = 1000
+"""Frames of the WAL that may be folded in while the writer waits: as many as SQLite folds in within one of its own commits."""
 _WAL_FLAGS: Final = slice(18, 20)
 """In the header of the file: 2 = write-ahead log, 1 = a file that stands alone."""
 
@@ -97,7 +97,7 @@ def _pin(database: Path, reader: sqlite3.Connection) -> tuple[int, int] | None:
         while time.monotonic() < deadline:
             busy, logged, folded = folder.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if busy or logged - folded > NEARLY:
-                time.sleep(PIN_EVERY_S)
+                time.sleep(PIN_EVERY_S if busy else 0)
                 continue
             lock.execute("BEGIN IMMEDIATE")
             try:
