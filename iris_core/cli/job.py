@@ -22,6 +22,7 @@ COMMANDS = {
     "run": Lazy("iris_core.cli.job_run:run", "Submit a command as a job and follow it."),
     "list": Lazy("iris_core.cli.job:list_jobs", "List jobs, the newest first."),
     "describe": Lazy("iris_core.cli.job:describe", "Show a job and its tasks."),
+    "explain": Lazy("iris_core.cli.explain:explain_job", "Say why a job waits."),
     "logs": Lazy("iris_core.cli.logs:job_logs", "Print what the tasks of a job wrote."),
     "wait": Lazy("iris_core.cli.job:wait", "Wait until a job has ended."),
     "cancel": Lazy("iris_core.cli.job:cancel", "End jobs and their children as KILLED."),

@@ -69,6 +69,7 @@ class RunCommand(CommandAfterDashes):
 @click.command(cls=RunCommand, short_help="Submit a command as a job and follow it.")
 @run_options
 @click.option("--no-wait", is_flag=True, help="Print the id and do not follow.")
+@click.option("--dry-run", is_flag=True, help="Say whether it would run now, wait or never fit, and submit nothing.")
 @click.option(
     "--terminate-on-exit/--no-terminate-on-exit",
     default=True,
@@ -76,13 +77,14 @@ class RunCommand(CommandAfterDashes):
     help="Whether Ctrl-C cancels the job.",
 )
 @click.pass_context
-def run(ctx: click.Context, /, no_wait: bool, terminate_on_exit: bool, **values: Any) -> int:
+def run(ctx: click.Context, /, no_wait: bool, dry_run: bool, terminate_on_exit: bool, **values: Any) -> int:
     """Submit a command as a job, print its id, and follow it until it ends.
 
     The command stands after `--`; nothing that follows is looked at. It runs in a copy of the git repository around
     the current directory (outside git: of the current directory), from its root.
 
-    Exit code: 0 when the job SUCCEEDED (with --no-wait: when it was submitted), 1 when it did not, 130 on Ctrl-C.
+    Exit code: 0 when the job SUCCEEDED (with --no-wait: when it was submitted, with --dry-run: when it would be
+    accepted), 1 when it did not, 130 on Ctrl-C.
     """
     from iris_core.cli.argv import hide_secret_words
     from iris_core.cli.setup_steps import project_environment, setup_scripts
@@ -99,6 +101,8 @@ def run(ctx: click.Context, /, no_wait: bool, terminate_on_exit: bool, **values:
     request.inherit_workspace &= has_project
     if not request.inherit_workspace:
         request.environment.setup_scripts.extend(setup_scripts(options, has_project))
+    if dry_run:
+        return _rehearse(session, request)
     if bundle.bundle_id:
         store_bundle(session, bundle)
         request.bundle_id = bundle.bundle_id
@@ -114,6 +118,19 @@ def run(ctx: click.Context, /, no_wait: bool, terminate_on_exit: bool, **values:
         return 0 if no_wait else _follow(session, submitted)
     except KeyboardInterrupt:
         return _interrupted(session, submitted.job_id, terminate_on_exit)
+
+
+def _rehearse(session: Session, request: pb.LaunchJobRequest) -> int:
+    """Prints what would become of the submission; nothing was stored or submitted. Raises what a submit would."""
+    from iris_core.cli.explaining import text
+    from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+    from iris_core.wire.gen.iris.v1 import explain_pb2
+
+    question = pb.ExplainJobRequest(launch=request)
+    found = session.client.call("ControllerService/ExplainJob", question, pb.ExplainJobResponse).explanation
+    output.write(text(found, "table"))
+    session.diagnostics.note("nothing was stored or submitted")
+    return 1 if found.verdict == explain_pb2.EXPLAIN_VERDICT_ENDED else 0
 
 
 def _folder() -> Path:

@@ -44,8 +44,8 @@ _COUNTED = re.compile(r"[0-9]{1,9}:(.+)")
 
 def constraints_of(options: RunOptions, cpu_millicores: int, memory_bytes: int) -> list[Constraint]:
     """What the options ask of workers. Raises UsageFailed, ModelError."""
-    asked = [_parsed(text, "--constraint", Mode.REQUIRED) for text in options.constraints]
-    asked += [_parsed(text, "--prefer", Mode.PREFERRED) for text in options.preferences]
+    asked = [parsed_constraint(text, "--constraint", Mode.REQUIRED) for text in options.constraints]
+    asked += [parsed_constraint(text, "--prefer", Mode.PREFERRED) for text in options.preferences]
     if options.regions:
         asked.append(place_constraint(REGION, options.regions))
     if options.zone:
@@ -59,7 +59,8 @@ def constraints_of(options: RunOptions, cpu_millicores: int, memory_bytes: int) 
     return asked
 
 
-def _parsed(text: str, option: str, mode: Mode) -> Constraint:
+def parsed_constraint(text: str, option: str = "--constraint", mode: Mode = Mode.REQUIRED) -> Constraint:
+    """One constraint as it was typed behind that option. Raises ModelError."""
     try:
         constraint = parse_constraint(text, mode=mode)
         check_well_known(constraint)

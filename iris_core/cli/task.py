@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "list": Lazy("iris_core.cli.task:list_tasks", "List the tasks of a job."),
     "describe": Lazy("iris_core.cli.task:describe", "Show a task and its attempts."),
+    "explain": Lazy("iris_core.cli.explain:explain_task", "Say why a task waits, where it is, or how it ended."),
     "logs": Lazy("iris_core.cli.logs:task_logs", "Print what a task wrote, over all its attempts."),
     "wait": Lazy("iris_core.cli.task:wait", "Wait until a task has ended."),
     "exec": Lazy("iris_core.cli.task:exec_command", "Run a command in a task's directory and environment."),

@@ -53,6 +53,7 @@ class FakeWorker:
         *,
         cpu_millicores: int = 4_000,
         memory_bytes: int = 16 << 30,
+        device: common_pb2.Device | None = None,
         attributes: dict[str, str] | None = None,
         boot_id: str = "",
         holding: Iterable[worker_pb2.Observation] = (),
@@ -79,6 +80,8 @@ class FakeWorker:
             cpu_count=max(1, cpu_millicores // 1000),
             holding=holding,
         )
+        if device is not None:
+            hello.total.device.CopyFrom(device)
         for key, value in (attributes or {}).items():
             hello.attributes[key].text = value
         self._up.put_nowait(worker_pb2.AttachRequest(hello=hello))

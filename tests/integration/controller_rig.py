@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 
 from iris_controller.options import ServeOptions
 from iris_controller.serve import Controller
+from iris_controller.state.records import Worker
 from iris_core.client.aio import GrpcAsyncClient
 from iris_core.client.calls import Credentials
 from iris_core.client.endpoint import parse_url
@@ -59,6 +60,12 @@ class Rig:
                 status = await self.job(job_id)
                 if wanted(status):
                     return status
+                await self.controller.loop.next_commit(0.5)
+
+    async def until_workers(self, wanted: Callable[[Sequence[Worker]], bool]) -> None:
+        """Waits on commits until the workers of the model are as wanted; raises TimeoutError."""
+        async with asyncio.timeout(30):
+            while not wanted(list(self.controller.model.workers.values())):
                 await self.controller.loop.next_commit(0.5)
 
     async def until_state(self, job_id: str, state: common_pb2.JobState) -> controller_pb2.JobStatus:

@@ -1,0 +1,320 @@
+"""Ten pending situations and more, prepared on a real controller: the cause in words, and every number of the funnel (DESIGN §5.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from iris_controller.scheduling.order import NOT_PLANNED
+from iris_core.contracts import RpcFailed
+from iris_core.wire.gen.iris.v1 import budgets_pb2, common_pb2, controller_pb2, explain_pb2, worker_pb2
+from providers.fake.worker import FakeWorker, run_on
+from tests.integration.controller_rig import Rig, launch_request, rig
+
+pytestmark = pytest.mark.asyncio
+
+GIB = 1 << 30
+H100 = common_pb2.Device(kind="gpu", variant="h100", count=8)
+EU = {"region": "eu-west4", "zone": "eu-west4-a"}
+US = {"region": "us-central1", "zone": "us-central1-b"}
+RUNNING = common_pb2.TASK_STATE_RUNNING
+NOW = explain_pb2.EXPLAIN_VERDICT_RUNS_NOW
+WAITS = explain_pb2.EXPLAIN_VERDICT_WAITS
+NEVER = explain_pb2.EXPLAIN_VERDICT_NEVER_FITS
+PLACED = explain_pb2.EXPLAIN_VERDICT_PLACED
+ENDED = explain_pb2.EXPLAIN_VERDICT_ENDED
+
+
+def asked(
+    name: str,
+    cpu: float = 0.1,
+    memory: int = GIB,
+    tasks: int = 1,
+    device: common_pb2.Device | None = None,
+    setup: bool = False,
+    **constraints: str,
+) -> controller_pb2.LaunchJobRequest:
+    request = launch_request(name, resources=common_pb2.Resources(cpu_millicores=int(cpu * 1000), memory_bytes=memory))
+    request.replicas = tasks
+    if device is not None:
+        request.resources.device.CopyFrom(device)
+    if setup:
+        request.environment.setup_scripts.append("true")
+    for key, value in constraints.items():
+        one = request.constraints.add(key=key, op=common_pb2.CONSTRAINT_OP_EQ)
+        one.values.add(text=value)
+    return request
+
+
+async def submit(r: Rig, *requests: controller_pb2.LaunchJobRequest) -> None:
+    for request in requests:
+        await r.call("LaunchJob", request, controller_pb2.LaunchJobResponse)
+
+
+async def running(r: Rig, request: controller_pb2.LaunchJobRequest) -> None:
+    """Submits, and waits until all of its tasks run."""
+    await submit(r, request)
+    tasks = request.replicas
+    await r.until(request.name, lambda j: any(c.state == RUNNING and c.count == tasks for c in j.task_counts))
+
+
+async def pending(r: Rig, request: controller_pb2.LaunchJobRequest) -> explain_pb2.Explanation:
+    """Submits what will wait, and explains it once the scheduler has looked at it."""
+    await submit(r, request)
+    await r.until(request.name, lambda j: j.pending_reason not in ("", NOT_PLANNED))
+    return await explain(r, request.name)
+
+
+async def explain(r: Rig, job_id: str, what_if: explain_pb2.WhatIf | None = None) -> explain_pb2.Explanation:
+    request = controller_pb2.ExplainJobRequest(job_id=job_id, what_if=what_if)
+    return (await r.call("ExplainJob", request, controller_pb2.ExplainJobResponse)).explanation
+
+
+async def rehearse(r: Rig, request: controller_pb2.LaunchJobRequest) -> explain_pb2.Explanation:
+    question = controller_pb2.ExplainJobRequest(launch=request)
+    return (await r.call("ExplainJob", question, controller_pb2.ExplainJobResponse)).explanation
+
+
+def funnel(found: explain_pb2.Explanation) -> list[tuple[str, int, int]]:
+    return [(step.name, step.left, step.more) for step in found.funnel]
+
+
+async def test_no_worker_at_all_and_none_that_is_healthy(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        found = await pending(r, asked("/u/a"))
+        assert found.cause == "no worker is known" and found.verdict == WAITS
+        assert funnel(found) == [("health", 0, 0), ("cpu", 0, 0), ("memory", 0, 0)]
+        await r.cancel("/u/a")
+        async with r.worker("w1"), r.worker("w2"):
+            pass
+        await r.until_workers(lambda workers: not any(w.attached for w in workers))
+        found = await pending(r, asked("/u/b"))
+        assert found.cause == "none of 2 workers is healthy: 2 degraded" and found.verdict == WAITS
+        assert funnel(found) == [("health", 0, 2), ("cpu", 0, 0), ("memory", 0, 0)]
+        assert found.capable == 2 and list(found.notes) == ["2 workers would fit if healthy"]
+        assert found.revision.boot_id == r.controller.boot_id and found.revision.n == r.controller.loop.n
+
+
+async def test_every_cpu_is_taken(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, r.worker("w1", run_on), r.worker("w2", run_on, cpu_millicores=8_000):
+        await running(r, asked("/u/full", cpu=3, tasks=3))
+        found = await pending(r, asked("/u/a", cpu=3))
+        assert found.cause == "needs 3 cores free: the most on one of 2 workers is 2 of 8"
+        assert found.verdict == WAITS
+        assert funnel(found) == [("health", 2, 0), ("cpu", 0, 2), ("memory", 0, 0)]
+        assert [(b.worker_id, b.step, b.missing, b.other_holders) for b in found.blocked] == [
+            ("w2", "cpu", 1_000, 0),
+            ("w1", "cpu", 2_000, 0),
+        ]
+        assert {h.task_id for b in found.blocked for h in b.holders} == {f"/u/full/{i}" for i in range(3)}
+        assert (found.place.position, found.place.queue) == (1, 1)
+        less = await explain(r, "/u/a", explain_pb2.WhatIf(cpu_millicores=2_000))
+        assert less.verdict == NOW and less.fits == 1 and list(less.what_if) == ["cpu 2"]
+        assert less.cause == "1 of 2 workers has room for it"
+
+
+async def test_every_byte_is_taken(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, r.worker("w1", run_on), r.worker("w2", run_on, cpu_millicores=1_000):
+        await running(r, asked("/u/full", memory=10 * GIB, tasks=2))
+        found = await pending(r, asked("/u/a", cpu=2, memory=7 * GIB))
+        assert found.cause == "needs 7GiB of memory free: the most on one of 1 worker with enough cpu is 6GiB of 16GiB"
+        assert funnel(found) == [("health", 2, 0), ("cpu", 1, 0), ("memory", 0, 1)]
+        assert [(b.worker_id, b.step, b.missing) for b in found.blocked] == [("w1", "memory", GIB)]
+        assert found.blocked[0].holders[0].held == 10 * GIB
+        huge = await explain(r, "/u/a", explain_pb2.WhatIf(memory_bytes=32 * GIB))
+        assert huge.cause == "needs 32GiB of memory: the largest of 1 worker with enough cpu has 16GiB in all"
+        assert huge.verdict == NEVER and huge.capable == 0
+
+
+async def test_too_few_gpus_are_free(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, r.worker("g1", run_on, device=H100), r.worker("c1", run_on):
+        three = common_pb2.Device(kind="gpu", variant="h100", count=3)
+        await running(r, asked("/u/full", device=three, tasks=2))
+        found = await pending(r, asked("/u/a", device=three))
+        assert found.cause == (
+            "needs 3 h100 GPUs free: the most on one of 1 worker matching its constraints "
+            "with enough cpu and memory is 2 of 8; u is over budget (3001 spent of 1000), so it is served as batch"
+        )
+        assert funnel(found) == [
+            ("health", 2, 0),
+            ("constraint", 1, 0),
+            ("constraint", 1, 0),
+            ("cpu", 1, 0),
+            ("memory", 1, 0),
+            ("gpu", 0, 1),
+        ]
+        assert [step.wants for step in found.funnel[1:3]] == ["device-type=gpu", "device-variant=h100"]
+        none = await explain(r, "/u/a", explain_pb2.WhatIf(device=common_pb2.Device()))
+        assert none.verdict == NOW and none.fits == 2 and not none.constraints
+
+
+async def test_the_wrong_variant(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, r.worker("g1", device=H100), r.worker("g2", device=H100):
+        found = await pending(r, asked("/u/a", device=common_pb2.Device(kind="gpu", variant="a100", count=1)))
+        assert found.cause == (
+            "none of 2 healthy workers with device-type=gpu has device-variant=a100: 2 h100; did you mean 'h100'?"
+        )
+        assert found.verdict == NEVER
+        assert [(s.left, s.more) for s in found.funnel] == [(2, 0), (2, 0), (0, 0), (0, 0), (0, 0), (0, 0)]
+
+
+async def test_a_misspelt_attribute_and_a_misspelt_region(tmp_path: Path) -> None:
+    async with (
+        rig(tmp_path) as r,
+        r.worker("w1", attributes=EU),
+        r.worker("w2", attributes=EU),
+        r.worker("w3", attributes=US),
+    ):
+        found = await pending(r, asked("/u/a", regoin="eu-west4"))
+        assert found.cause == "none of 3 healthy workers has regoin=eu-west4: 3 no regoin; did you mean 'region'?"
+        assert funnel(found) == [("health", 3, 0), ("constraint", 0, 3), ("cpu", 0, 0), ("memory", 0, 0)]
+        assert found.verdict == NEVER
+        found = await pending(r, asked("/u/b", region="eu-wset4"))
+        assert found.cause == (
+            "none of 3 healthy workers has region=eu-wset4: 2 eu-west4, 1 us-central1; did you mean 'eu-west4'?"
+        )
+        assert [(v.value, v.workers) for v in found.funnel[1].found] == [("eu-west4", 2), ("us-central1", 1)]
+        found = await pending(r, asked("/u/c", region="eu-west4", zone="us-central1-b"))
+        assert found.cause == "none of 2 healthy workers with region=eu-west4 has zone=us-central1-b: 2 eu-west4-a"
+        assert funnel(found)[:3] == [("health", 3, 0), ("constraint", 2, 1), ("constraint", 0, 2)]
+        moved = explain_pb2.WhatIf(without=["region"])
+        assert (await explain(r, "/u/c", moved)).fits == 1
+        with pytest.raises(RpcFailed, match="no constraint on regoin to drop") as caught:
+            await explain(r, "/u/c", explain_pb2.WhatIf(without=["regoin"]))
+        assert caught.value.field == "what_if.without" and "'region'" in caught.value.hint
+
+
+def build_on(worker: FakeWorker, wanted: worker_pb2.DesiredAttempt) -> Iterable[worker_pb2.Observation]:
+    """BUILDING for ever."""
+    return [worker.observation(wanted.attempt_uid, common_pb2.TASK_STATE_BUILDING)]
+
+
+async def test_every_building_slot_is_taken(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, r.worker("w1", build_on):
+        request = asked("/u/full", tasks=8, setup=True)
+        await submit(r, request)
+        building = common_pb2.TASK_STATE_BUILDING
+        await r.until("/u/full", lambda j: any(c.state == building and c.count == 8 for c in j.task_counts))
+        found = await pending(r, asked("/u/a", setup=True))
+        assert (
+            found.cause == "no setup slot is free: each of 1 worker with enough cpu and memory already sets up 8 tasks"
+        )
+        assert funnel(found) == [("health", 1, 0), ("cpu", 1, 0), ("memory", 1, 0), ("building slots", 0, 1)]
+        assert [(b.step, b.missing, b.other_holders) for b in found.blocked] == [("building slots", 1, 5)]
+
+
+async def test_over_budget_it_is_served_as_batch_behind_the_others(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, r.worker("w1", run_on):
+        budget = budgets_pb2.SetUserBudgetRequest(user_id="ada", budget_limit=10)
+        await r.call("SetUserBudget", budget, budgets_pb2.SetUserBudgetResponse)
+        await running(r, asked("/ada/full", cpu=4))
+        await submit(r, asked("/bob/waits", cpu=2, tasks=3))
+        found = await pending(r, asked("/ada/more", cpu=2))
+        assert found.cause == (
+            "needs 2 cores free: the most on one of 1 worker is 0 of 4; ada is over budget (21 spent of 10), "
+            "so it is served as batch, behind 3 tasks"
+        )
+        place = found.place
+        assert (place.user_id, place.budget_spent, place.budget_limit, place.position, place.queue) == (
+            "ada",
+            21,
+            10,
+            4,
+            4,
+        )
+        assert place.requested_band == common_pb2.PRIORITY_BAND_INTERACTIVE
+        assert place.effective_band == common_pb2.PRIORITY_BAND_BATCH
+        assert funnel(found) == [("health", 1, 0), ("cpu", 0, 1), ("memory", 0, 0)]
+        raised = await explain(r, "/ada/more", explain_pb2.WhatIf(priority_band=common_pb2.PRIORITY_BAND_PRODUCTION))
+        assert raised.place.position == 1 and raised.place.effective_band == common_pb2.PRIORITY_BAND_PRODUCTION
+
+
+async def test_room_that_ended_attempts_still_hold(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        async with r.worker("w1", lambda w, d: [] if d.HasField("stop") else run_on(w, d)):
+            await running(r, asked("/u/old", cpu=4))
+            await r.cancel("/u/old")
+            found = await pending(r, asked("/u/a", cpu=4))
+            assert found.cause == (
+                "1 worker will have room once ended attempts are confirmed gone; "
+                "needs 4 cores free: the most on one of 1 worker is 0 of 4"
+            )
+            assert funnel(found) == [("health", 1, 0), ("cpu", 0, 1), ("memory", 0, 0)]
+            assert found.released == 1 and found.verdict == WAITS
+            assert [(h.task_id, h.held, h.ended) for h in found.blocked[0].holders] == [("/u/old/0", 4_000, True)]
+
+
+def cannot_stage(worker: FakeWorker, wanted: worker_pb2.DesiredAttempt) -> Iterable[worker_pb2.Observation]:
+    if wanted.HasField("stop"):
+        return []
+    state, kind = common_pb2.TASK_STATE_WORKER_FAILED, worker_pb2.FAILURE_KIND_STAGING
+    return [worker.observation(wanted.attempt_uid, state, failure_kind=kind, error="no space left")]
+
+
+async def test_a_worker_that_cannot_stage_gets_nothing(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, r.worker("bad", cannot_stage):
+        await submit(r, asked("/u/a"))
+        await r.until("/u/a", lambda j: "excluded" in j.pending_reason)
+        found = await explain(r, "/u/a")
+        assert found.cause == "none of 1 worker is healthy: 1 excluded (no space left)"
+        assert funnel(found) == [("health", 0, 1), ("cpu", 0, 0), ("memory", 0, 0)]
+        question = controller_pb2.ExplainTaskRequest(task_id="/u/a/0")
+        task = (await r.call("ExplainTask", question, controller_pb2.ExplainTaskResponse)).explanation
+        assert task.cause == found.cause and task.state == "pending"
+        assert [note for note in task.notes if note.startswith("attempt")] == [
+            f"attempt {n} ended as worker_failed on bad: no space left" for n in range(3)
+        ]
+
+
+async def test_what_does_not_wait_says_where_it_is_and_how_it_ended(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, r.worker("w1", run_on):
+        await running(r, asked("/u/a", tasks=2))
+        found = await explain(r, "/u/a")
+        assert found.verdict == PLACED and found.cause == "no task waits: 2 running" and not found.funnel
+        question = controller_pb2.ExplainTaskRequest(task_id="/u/a/1")
+        task = (await r.call("ExplainTask", question, controller_pb2.ExplainTaskResponse)).explanation
+        assert task.verdict == PLACED and task.cause == "running on w1 as attempt 0"
+        request = controller_pb2.TerminateJobRequest(job_id="/u/a", reason="enough")
+        await r.call("TerminateJob", request, controller_pb2.TerminateJobResponse)
+        found = await explain(r, "/u/a")
+        assert found.verdict == ENDED and found.cause.startswith("ended as killed")
+        task = (await r.call("ExplainTask", question, controller_pb2.ExplainTaskResponse)).explanation
+        assert task.verdict == ENDED and task.cause.startswith("ended as killed on w1")
+        with pytest.raises(RpcFailed, match="there is no job /u/b") as caught:
+            await explain(r, "/u/b")
+        assert caught.value.status == "NOT_FOUND"
+        question = controller_pb2.ExplainTaskRequest(task_id="/u/a/7")
+        with pytest.raises(RpcFailed, match="job /u/a has no task 7"):
+            await r.call("ExplainTask", question, controller_pb2.ExplainTaskResponse)
+
+
+async def test_a_rehearsal_says_what_a_submit_would_come_to_and_leaves_nothing(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, r.worker("w1", run_on):
+        await r.until_workers(lambda workers: all(w.placeable for w in workers))
+        before = r.controller.loop.n
+        found = await rehearse(r, asked("/u/a", cpu=2))
+        assert (found.verdict, found.fits, found.cause, found.state) == (NOW, 1, "1 of 1 worker has room for it", "")
+        assert (await rehearse(r, asked("/u/b", cpu=16))).verdict == NEVER
+        bundled = asked("/u/c")
+        bundled.bundle_id = "ab" * 32
+        assert (await rehearse(r, bundled)).verdict == NOW, "the bundle need not be stored"
+        assert r.controller.loop.n == before and not r.controller.model.jobs
+        await running(r, asked("/u/a", cpu=3))
+        with pytest.raises(RpcFailed, match="job /u/a exists and is running") as real:
+            await submit(r, asked("/u/a"))
+        with pytest.raises(RpcFailed) as tried:
+            await rehearse(r, asked("/u/a"))
+        assert (tried.value.status, tried.value.message, tried.value.hint) == (
+            real.value.status,
+            real.value.message,
+            real.value.hint,
+        )
+        waits = await rehearse(r, asked("/u/d", cpu=2))
+        assert waits.verdict == WAITS and waits.blocked[0].holders[0].task_id == "/u/a/0"
+        assert (waits.place.position, waits.place.queue) == (1, 1)
+        wrong = asked("/u/e")
+        wrong.priority_band = 77  # type: ignore[assignment]
+        with pytest.raises(RpcFailed, match="priority band 77 is unknown"):
+            await rehearse(r, wrong)
