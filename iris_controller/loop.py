@@ -119,6 +119,7 @@ class ControllerLoop:
         self._wake = asyncio.Event()
         self._listeners: list[Callable[[Committed], None]] = []
         self._closing = False
+        self._fenced = ""
         self._forgot_ms = 0
         self._in_hand: list[Command[Any]] = []
         """The batch that is planned or being written."""
@@ -144,6 +145,8 @@ class ControllerLoop:
         """Runs a command and returns its result once it is durable. Raises RpcError."""
         if self._closing:
             raise unavailable("the controller is shutting down", code="shutting_down", retry_after_ms=2_000)
+        if self._fenced:
+            raise self._refusal()
         command: Command[T] = Command(name, plan, asyncio.get_running_loop().create_future())
         self._queue.append(command)
         self._wake.set()
@@ -153,6 +156,9 @@ class ControllerLoop:
         """Queues a command of the controller's own: it is retried until its commit succeeds."""
         command: Command[T] = Command(name, plan, asyncio.get_running_loop().create_future(), internal=True)
         command.done.add_done_callback(_retrieve)
+        if self._fenced:
+            command.done.set_exception(self._refusal())
+            return command.done
         self._queue.append(command)
         self._wake.set()
         return command.done
@@ -194,14 +200,32 @@ class ControllerLoop:
             if not command.done.done():
                 command.done.set_exception(unavailable(why, code="shutting_down", retry_after_ms=2_000))
 
+    def fence(self, why: str) -> None:
+        """Another controller owns the state now: nothing more is planned, and every command, waiting or to come, is answered with
+        UNAVAILABLE. Reading goes on. A batch that is being written ends as its commit does."""
+        self._fenced = why
+        waiting = list(self._queue)
+        self._queue.clear()
+        for command in waiting:
+            if not command.done.done():
+                command.done.set_exception(self._refusal())
+        self._wake.set()
+
+    def _refusal(self) -> RpcError:
+        return unavailable(
+            f"this controller has stopped writing: {self._fenced}",
+            code="fenced",
+            hint="nothing was changed; ask the controller that took over",
+        )
+
     # One batch ----------------------------------------------------------------------------------------------
 
     def _slice_due(self) -> bool:
-        return self._ticker.wanted() and not self._single and time.monotonic() >= self._slices_from
+        return self._ticker.wanted() and not self._fenced and not self._single and time.monotonic() >= self._slices_from
 
     async def _rest(self) -> None:
         """Until there is something to do. A scheduler that failed is asked again a little later."""
-        pause = self._slices_from - time.monotonic() if self._ticker.wanted() else None
+        pause = self._slices_from - time.monotonic() if self._ticker.wanted() and not self._fenced else None
         try:
             async with asyncio.timeout(pause):
                 await self._wake.wait()
@@ -326,9 +350,12 @@ class ControllerLoop:
         if not self.stats.store_error:
             log.error("the state store refuses writes: %s", why)
         self.stats.store_error = why
-        kept = [c for c in commands if c.internal]
+        kept = [c for c in commands if c.internal and not self._fenced]
         for command in commands:
-            if command.internal or command.done.done():
+            if command in kept or command.done.done():
+                continue
+            if self._fenced:
+                command.done.set_exception(self._refusal())
                 continue
             # Also what was refused: the reason may have been another command of this batch, which has not happened.
             command.done.set_exception(

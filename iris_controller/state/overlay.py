@@ -61,6 +61,8 @@ class Overlay:
         """By id; None = gone."""
         self.audit: list[AuditEvent] = []
         self.answers: list[RequestAnswer] = []
+        self.meta: dict[str, int] = {}
+        """Rows of `meta`; only the database keeps them."""
         self.touched_jobs: dict[str, list[int]] = {}
         """Jobs whose tasks changed and must be rolled up before the commit: the change of each of `Job.counts`, then of
         `failure_count` and `preemption_count`, not yet folded into the job."""
@@ -164,6 +166,7 @@ class Overlay:
             or self.scaling_groups
             or self.endpoints
             or self.answers
+            or self.meta
         )
 
     # Writing ------------------------------------------------------------------------------------------------

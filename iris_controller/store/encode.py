@@ -161,6 +161,7 @@ UPSERT_ENDPOINTS = _upsert(
     ],
 )
 DELETE_ENDPOINTS = "DELETE FROM endpoints WHERE endpoint_id IN (SELECT value FROM json_each(?))"
+UPSERT_META = "INSERT INTO meta (key, value) VALUES (?,?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 DELETE_JOBS = "DELETE FROM jobs WHERE job_id IN (SELECT value FROM json_each(?))"
 DELETE_WORKERS = "DELETE FROM workers WHERE worker_id IN (SELECT value FROM json_each(?))"
 SET_METADATA = "UPDATE workers SET metadata_proto=? WHERE worker_id=?"
@@ -200,6 +201,7 @@ def statements(overlay: Overlay, now_ms: int, forget_before_ms: int | None = Non
         kept = [_endpoint_row(endpoint) for endpoint in overlay.endpoints.values() if endpoint is not None]
         found.append((DELETE_ENDPOINTS, (json.dumps(gone),)))
         found.append((UPSERT_ENDPOINTS, (json.dumps(kept),)))
+    found.extend((UPSERT_META, (key, value)) for key, value in overlay.meta.items())
     found.extend((INSERT_ANSWER, (a.principal, a.request_id, a.method, a.response, now_ms)) for a in overlay.answers)
     if forget_before_ms is not None:
         found.append((FORGET_ANSWERS, (forget_before_ms,)))

@@ -64,6 +64,7 @@ class Writer:
         self._queue = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="sqlite-writer", daemon=True)
         self.commits = 0
+        self._refusal = ""
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -83,6 +84,10 @@ class Writer:
         done: asyncio.Future[None] = loop.create_future()
         self._queue.put((statements, loop, done))
         await asyncio.shield(done)
+
+    def refuse(self, why: str) -> None:
+        """From now on every transaction fails with CommitFailed: the state is somebody else's to write."""
+        self._refusal = why
 
     def close(self) -> None:
         if self._thread.is_alive():
@@ -116,6 +121,8 @@ class Writer:
 
     def _transaction(self, statements: Sequence[Statement]) -> None:
         connection = self._connection
+        if self._refusal:
+            raise CommitFailed(self._refusal)
         if not self._in_place():
             raise CommitFailed(f"{self._path} was removed or replaced under the running controller")
         if connection.in_transaction:

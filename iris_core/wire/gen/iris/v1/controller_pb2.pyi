@@ -1,6 +1,7 @@
 from iris_core.wire.gen.iris.v1 import autoscaler_pb2 as _autoscaler_pb2
 from iris_core.wire.gen.iris.v1 import backends_pb2 as _backends_pb2
 from iris_core.wire.gen.iris.v1 import budgets_pb2 as _budgets_pb2
+from iris_core.wire.gen.iris.v1 import checkpoints_pb2 as _checkpoints_pb2
 from iris_core.wire.gen.iris.v1 import common_pb2 as _common_pb2
 from iris_core.wire.gen.iris.v1 import endpoints_pb2 as _endpoints_pb2
 from iris_core.wire.gen.iris.v1 import explain_pb2 as _explain_pb2
