@@ -1,0 +1,54 @@
+"""The last hundred decisions of the autoscaler, each also an audit line (control-plane §3.1).
+
+What is decided again and again for one cause is said once, until it stopped being so.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from iris_controller.audit import audit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KEPT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One decision. `entity` is a slice, a worker, or the group itself; `status` is pending, completed or failed."""
+
+    at_ms: int
+    action: str
+    entity: str
+    group: str
+    status: str
+    reason: str
+
+
+class ActionLog:
+    """See the module."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._said: deque[Action] = deque(maxlen=KEPT)
+        self._standing: dict[tuple[str, str], str] = {}
+
+    def all(self) -> list[Action]:
+        """Oldest first."""
+        return list(self._said)
+
+    def say(self, action: str, entity: str, group: str, status: str, reason: str) -> None:
+        """Keeps a decision that has become the state, and writes its audit line."""
+        self._said.append(Action(self._now_ms(), action, entity, group, status, reason))
+        audit("autoscaler", entity, "autoscaler", action=action, group=group, status=status, reason=reason)
+
+    def stand(self, standing: dict[tuple[str, str], str], status: str = "pending") -> None:
+        """What holds now, by (action, group), with its reason: says what is new, and forgets what no longer holds."""
+        for (action, group), reason in standing.items():
+            if (action, group) not in self._standing:
+                self.say(action, group, group, status, reason)
+        self._standing = standing

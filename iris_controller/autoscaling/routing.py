@@ -1,0 +1,204 @@
+"""Which group serves which demand (control-plane §3.3).
+
+Entries are served in the order given, each by the groups that match it: those that meet more of its preferences first, for
+work without accelerators those that have none, then by priority. What is already on its way is filled before anything new
+is opened, so that demand sticks to what was asked for because of it. Work goes bucket by bucket: a job of 100,000
+tasks costs what a job of one does. Must never promise one machine twice, and never open more than a group has room for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from iris_controller.autoscaling.groups import BLOCKED, Availability, blocking_tiers, tier_block
+from iris_controller.autoscaling.matching import (
+    FULL,
+    TIER,
+    Capacity,
+    capacity,
+    fits,
+    gang_problem,
+    never,
+    unmet,
+    unmet_wishes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from iris_controller.autoscaling.demand import Demand
+    from iris_controller.autoscaling.groups import GroupState
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """So many tasks of one entry go to one group."""
+
+    demand: Demand
+    group: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unmet:
+    """So many tasks of one entry go nowhere. `code` is one of those in `matching`."""
+
+    demand: Demand
+    count: int
+    code: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Routing:
+    """The whole decision. `required` counts slices that demand fills, in flight and new; `launches` the new ones alone."""
+
+    routed: list[Routed] = field(default_factory=list)
+    unmet: list[Unmet] = field(default_factory=list)
+    required: dict[str, int] = field(default_factory=dict)
+    launches: dict[str, int] = field(default_factory=dict)
+    """In the order in which they became necessary."""
+
+
+@dataclass(slots=True)
+class _Machines:
+    """So many machines with the same room left."""
+
+    room: Capacity
+    count: int
+
+
+class _Book:
+    """What one group can still give."""
+
+    def __init__(self, state: GroupState, may_grow: bool) -> None:
+        self.state = state
+        self.coming = state.in_flight
+        self.new = state.room if may_grow else 0
+        self.filled = 0
+        self.opened = 0
+        self.machines: list[_Machines] = []
+        """Of slices that some demand has opened already."""
+
+    def give(self, demand: Demand, count: int, new: bool) -> int:
+        """Takes up to `count` tasks; `new` = into slices that nobody asked for yet. Returns how many."""
+        if demand.gang:
+            return count if self._open(1, new) else 0
+        full = capacity(demand, self.state)
+        each = fits(demand, full)
+        if not each:
+            return 0
+        left = count - (0 if new else self._fill(demand, count))
+        while left:
+            machines = -(-left // each)
+            slices = self._open(-(-machines // self.state.group.num_vms), new)
+            if not slices:
+                break
+            self.machines.append(_Machines(full, slices * self.state.group.num_vms))
+            left -= self._fill(demand, left)
+        return count - left
+
+    def _open(self, wanted: int, new: bool) -> int:
+        if new:
+            taken = min(wanted, self.new)
+            self.new -= taken
+            self.opened += taken
+        else:
+            taken = min(wanted, self.coming)
+            self.coming -= taken
+            self.filled += taken
+        return taken
+
+    def _fill(self, demand: Demand, count: int) -> int:
+        """First fit into the machines that are open."""
+        left = count
+        after: list[_Machines] = []
+        for machines in self.machines:
+            each = min(fits(demand, machines.room), count) if left else 0
+            if not each:
+                after.append(machines)
+                continue
+            whole = min(machines.count, left // each)
+            rest = left - whole * each if whole < machines.count else 0
+            for used, number in ((each, whole), (rest, 1 if rest else 0)):
+                if number:
+                    after.append(_Machines(_less(machines.room, demand, used), number))
+            spared = machines.count - whole - bool(rest)
+            if spared:
+                after.append(_Machines(machines.room, spared))
+            left -= whole * each + rest
+        self.machines = after
+        return count - left
+
+
+def route(demands: Sequence[Demand], states: Sequence[GroupState]) -> Routing:
+    """Routes every entry, most important first."""
+    routing = Routing()
+    blocking = blocking_tiers(states)
+    books = {
+        state.name: _Book(state, state.availability not in BLOCKED and not tier_block(state, blocking))
+        for state in states
+    }
+    for demand in demands:
+        code, reason = never(demand, states)
+        if code:
+            routing.unmet.append(Unmet(demand, demand.count, code, reason))
+            continue
+        choices = candidates(demand, states)
+        left = demand.count
+        for new in (False, True):
+            for state in choices:
+                given = books[state.name].give(demand, left, new) if left else 0
+                if given:
+                    routing.routed.append(Routed(demand, state.name, given))
+                    left -= given
+                if new and books[state.name].opened:
+                    routing.launches[state.name] = books[state.name].opened
+        if left:
+            routing.unmet.append(_full(demand, left, choices, blocking))
+    routing.required = {name: book.filled + book.opened for name, book in books.items() if book.filled or book.opened}
+    return routing
+
+
+def candidates(demand: Demand, states: Sequence[GroupState]) -> list[GroupState]:
+    """The groups that could serve the entry if they had room, best first.
+
+    Work without accelerators gets to groups with some only where no group without could ever take it.
+    """
+    found = [
+        state
+        for state in states
+        if not unmet(demand, state)
+        and (not gang_problem(demand, state) if demand.gang else True)
+        and fits(demand, capacity(demand, state))
+    ]
+    device = demand.resources.device
+    if device is None or device.count <= 0:
+        found = [state for state in found if state.group.device is None] or found
+    return sorted(found, key=lambda s: (unmet_wishes(demand, s), s.group.priority, s.name))
+
+
+def _less(room: Capacity, demand: Demand, tasks: int) -> Capacity:
+    asked = demand.resources
+    devices = asked.device.count if asked.device is not None else 0
+    cpu, memory, left = room
+    return cpu - tasks * asked.cpu_millicores, memory - tasks * asked.memory_bytes, left - tasks * devices
+
+
+def _full(demand: Demand, left: int, choices: Sequence[GroupState], blocking: dict[str, GroupState]) -> Unmet:
+    tiers = [tier_block(state, blocking) for state in choices]
+    own = [state.availability in BLOCKED for state in choices]
+    if all(tier and not blocked for tier, blocked in zip(tiers, own, strict=True)):
+        return Unmet(demand, left, TIER, tiers[0])
+    said = [
+        f"{state.name}: {tier if tier and not blocked else _why(state)}"
+        for state, tier, blocked in zip(choices, tiers, own, strict=True)
+    ]
+    return Unmet(demand, left, FULL, "; ".join(said))
+
+
+def _why(state: GroupState) -> str:
+    if state.availability is Availability.AVAILABLE:
+        return "all its slices are taken by more important work"
+    return state.standing
