@@ -66,6 +66,8 @@ class FakeWorker:
         self.rejected: worker_pb2.Rejected | None = None
         self.acked = 0
         self.seen: dict[str, worker_pb2.DesiredAttempt] = {}
+        self.specs: dict[str, worker_pb2.RunSpec] = {}
+        """The last spec of each job, by its id."""
         self.changed = asyncio.Condition()
         self._target = target
         self._up: asyncio.Queue[worker_pb2.AttachRequest | None] = asyncio.Queue()
@@ -152,6 +154,7 @@ class FakeWorker:
             self.acked = max(self.acked, message.ack.seq)
         elif kind == "desired":
             self.desired = message.desired
+            self.specs.update((spec.job_id, spec) for spec in message.desired.specs)
             observations: list[worker_pb2.Observation] = []
             for wanted in message.desired.attempts:
                 known = self.seen.get(wanted.attempt_uid)
