@@ -149,6 +149,7 @@ class ClusterService:
             finelog_release=self._about.finelog_release(),
             revision=self._revision(),
             now_ms=self._loop.now_ms(),
+            slices_by_lifecycle=Counter(str(row.lifecycle) for row in model.slices.values()),
         )
 
     async def get_current_user(

@@ -95,6 +95,7 @@ def _status_text(found: pb.GetClusterStatusResponse, url: str) -> str:
 
     jobs = ", ".join(f"{name} {count}" for name, count in sorted(found.jobs_by_state.items()) if count)
     tasks = ", ".join(f"{name} {count}" for name, count in sorted(found.tasks_by_state.items()) if count)
+    slices = ", ".join(f"{count} {name}" for name, count in sorted(found.slices_by_lifecycle.items()) if count)
     rows = [
         ("Running", "True"),
         ("Healthy", str(found.ready)),
@@ -105,6 +106,7 @@ def _status_text(found: pb.GetClusterStatusResponse, url: str) -> str:
         ("Up for", age(found.started_at_ms, found.now_ms)),
         ("State dir", found.state_dir),
         ("Workers", f"{found.workers_healthy}/{found.workers_total} healthy"),
+        ("Slices", slices),
         ("Jobs", jobs or "none"),
         ("Tasks", tasks or "none"),
         *(("Problem", problem) for problem in found.problems),

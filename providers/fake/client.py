@@ -287,6 +287,7 @@ class FakeClient:
 
     def _get_cluster_status(self, request: pb.GetClusterStatusRequest) -> pb.GetClusterStatusResponse:
         return pb.GetClusterStatusResponse(
+            slices_by_lifecycle={"ready": 2, "booting": 1},
             cluster=self.cluster, boot_id=self._revision().boot_id, version="0.1.0", workers_total=2, workers_healthy=2,
             ready=True, now_ms=self.now_ms, revision=self._revision(),
         )  # fmt: skip

@@ -249,7 +249,7 @@ def test_status_shows_workers_and_problems(world: World) -> None:
     )
     done = world.cli("cluster", "status")
     assert done.code == 0
-    assert "Workers:   2/2 healthy\n" in done.out
+    assert "Workers:   2/2 healthy\nSlices:    1 booting, 2 ready\n" in done.out
     assert "w0" in done.out
 
 
