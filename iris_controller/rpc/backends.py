@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Final
 from iris_controller.rpc.views import health_reason
 from iris_controller.scheduling.waiting import queue, reasons
 from iris_core.model.bands import PriorityBand
-from iris_core.model.resources import Resources
 from iris_core.model.states import WorkerHealth
-from iris_core.wire.convert import HEALTH, resources_to_wire, value_to_wire
-from iris_core.wire.gen.iris.v1 import backends_pb2
+from iris_core.wire.convert import HEALTH, value_to_wire
+from iris_core.wire.gen.iris.v1 import backends_pb2, common_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from iris_controller.state.model import Model
     from iris_controller.state.records import Worker
     from iris_core.config.cluster import ClusterConfig
-    from iris_core.wire.gen.iris.v1 import common_pb2
 
 BACKEND_ID: Final = "default"
 """The one backend of a cluster whose file has no `backends`."""
@@ -39,26 +37,19 @@ LISTED: Final = 100
 """Scheduling events, problems, and values of one attribute in an answer."""
 
 DeviceKey = tuple[str, str]
-Held = Counter[tuple[str, PriorityBand, DeviceKey]]
-"""Devices by worker, band and device."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Machine:
-    """A worker with what its unfinished attempts hold."""
-
-    worker: Worker
-    committed: Resources
-    held: int
-    """Devices."""
+Machine = tuple["Worker", int, int, int]
+"""A worker with the millicores, bytes and devices that its unfinished attempts hold."""
+Held = dict[str, dict[PriorityBand, int]]
+"""Devices that tasks hold, by worker and band."""
 
 
 @dataclass(slots=True)
 class _Sums:
     """What the healthy ones of some workers offer."""
 
-    total: Resources = field(default_factory=Resources)
-    committed: Resources = field(default_factory=Resources)
+    total: list[int] = field(default_factory=lambda: [0, 0, 0])
+    """Millicores, bytes of memory and of disk."""
+    committed: list[int] = field(default_factory=lambda: [0, 0])
     devices: dict[DeviceKey, list[int]] = field(default_factory=dict)
     """Total and held."""
     bands: Counter[tuple[DeviceKey, PriorityBand]] = field(default_factory=Counter)
@@ -66,26 +57,28 @@ class _Sums:
     healthy: int = 0
     slices: set[str] = field(default_factory=set)
 
-    def add(self, machine: _Machine, held: Held) -> None:
-        worker = machine.worker
+    def add(self, machine: Machine, held: Held) -> None:
+        worker, millicores, memory, devices = machine
         self.workers += 1
         if worker.slice_id:
             self.slices.add(worker.slice_id)
         if not _works(worker):
             return
         self.healthy += 1
-        self.total += _without_device(worker.total)
-        self.committed += machine.committed
-        device = worker.total.device
-        if device is not None:
-            key = (device.kind, device.variant)
-            amounts = self.devices.setdefault(key, [0, 0])
-            amounts[0] += device.count
-            amounts[1] += machine.held
-            for band in PriorityBand:
-                count = held.get((worker.worker_id, band, key), 0)
-                if count:
-                    self.bands[(key, band)] += count
+        total = worker.total
+        self.total[0] += total.cpu_millicores
+        self.total[1] += total.memory_bytes
+        self.total[2] += total.disk_bytes
+        self.committed[0] += millicores
+        self.committed[1] += memory
+        if total.device is None:
+            return
+        key = (total.device.kind, total.device.variant)
+        amounts = self.devices.setdefault(key, [0, 0])
+        amounts[0] += total.device.count
+        amounts[1] += devices
+        for band, count in held.get(worker.worker_id, {}).items():
+            self.bands[(key, band)] += count
 
     def availability(self) -> list[backends_pb2.DeviceAvailability]:
         return [
@@ -127,8 +120,8 @@ class BackendService:
             pending_tasks=sum(map(len, self._model.pending.values())),
             running_tasks=self._model.tally.running_total,
         )
-        groups = {m.worker.scale_group for m in machines if m.worker.scale_group}
-        backend.scale_groups.extend(sorted(groups | self._config.scale_groups.keys()))
+        groups = {worker.scale_group for worker, *_ in machines} | self._config.scale_groups.keys()
+        backend.scale_groups.extend(sorted(groups - {""}))
         now_ms = self._loop.now_ms()
         await asyncio.to_thread(_fill_backend, backend, machines, held)
         return backends_pb2.ListBackendsResponse(backends=[backend], observed_at_ms=now_ms)
@@ -152,40 +145,37 @@ class BackendService:
         return response
 
 
-def _snapshot(model: Model) -> tuple[list[_Machine], Held]:
+def _snapshot(model: Model) -> tuple[list[Machine], Held]:
     """Every worker with its use, and who holds devices; must run between two batches."""
-    machines = []
-    for worker_id in sorted(model.workers):
+    machines: list[Machine] = []
+    for worker_id, worker in model.workers.items():
         usage = model.usage_of(worker_id)
-        machines.append(
-            _Machine(
-                model.workers[worker_id], Resources(usage.cpu_millicores, usage.memory_bytes), usage.gpu + usage.tpu
-            )
-        )
-    held: Held = Counter()
+        machines.append((worker, usage.cpu_millicores, usage.memory_bytes, usage.gpu + usage.tpu))
+    held: Held = {}
     for attempt in model.attempts.values():
         device = attempt.resources.device
-        worker = model.workers.get(attempt.worker_id)
-        if device is None or worker is None or worker.total.device is None:
+        if device is None:
             continue
         task = model.task(attempt.job_id, attempt.task_index)
         band = task.band if task is not None else model.jobs[attempt.job_id].spec.band.resolve(None)
-        held[(attempt.worker_id, band, (worker.total.device.kind, worker.total.device.variant))] += device.count
+        bands = held.setdefault(attempt.worker_id, {})
+        bands[band] = bands.get(band, 0) + device.count
     return machines, held
 
 
-def _fill_backend(backend: backends_pb2.BackendStatus, machines: Sequence[_Machine], held: Held) -> None:
+def _fill_backend(backend: backends_pb2.BackendStatus, machines: Sequence[Machine], held: Held) -> None:
     sums = _Sums()
     values: dict[str, set[str | int | float]] = {}
     for machine in machines:
         sums.add(machine, held)
-        if _works(machine.worker):
+        worker = machine[0]
+        if _works(worker):
             for key in ROUTING:
-                if key in machine.worker.attributes:
-                    values.setdefault(key, set()).add(machine.worker.attributes[key])
+                if key in worker.attributes:
+                    values.setdefault(key, set()).add(worker.attributes[key])
     backend.workers_total, backend.workers_healthy = sums.workers, sums.healthy
-    backend.total.CopyFrom(resources_to_wire(sums.total))
-    backend.committed.CopyFrom(resources_to_wire(sums.committed))
+    backend.total.CopyFrom(_amount(*sums.total))
+    backend.committed.CopyFrom(_amount(*sums.committed))
     backend.devices.extend(sums.availability())
     for key, found in values.items():
         backend.attributes[key].values.extend(value_to_wire(value) for value in sorted(found, key=str)[:LISTED])
@@ -196,21 +186,24 @@ def _fill_backend(backend: backends_pb2.BackendStatus, machines: Sequence[_Machi
         backend.detail = f"{out} of {sums.workers} workers take no work; see: iris rpc controller get-provider-status"
 
 
-def _fill_capacity(response: backends_pb2.GetProviderStatusResponse, machines: Iterable[_Machine], held: Held) -> None:
+def _fill_capacity(response: backends_pb2.GetProviderStatusResponse, machines: Iterable[Machine], held: Held) -> None:
     groups: dict[str, _Sums] = {}
     problems: list[Worker] = []
     for machine in machines:
-        groups.setdefault(machine.worker.scale_group, _Sums()).add(machine, held)
-        if not _works(machine.worker):
-            problems.append(machine.worker)
+        worker = machine[0]
+        if worker.scale_group not in groups:
+            groups[worker.scale_group] = _Sums()
+        groups[worker.scale_group].add(machine, held)
+        if not _works(worker):
+            problems.append(worker)
     for name, sums in sorted(groups.items()):
         response.capacity.add(
             scale_group=name,
             slices=len(sums.slices),
             workers_total=sums.workers,
             workers_healthy=sums.healthy,
-            total=resources_to_wire(sums.total),
-            committed=resources_to_wire(sums.committed),
+            total=_amount(*sums.total),
+            committed=_amount(*sums.committed),
             devices=sums.availability(),
         )
     problems.sort(key=lambda worker: (-_WORST.index(worker.health), worker.worker_id))
@@ -228,5 +221,5 @@ def _works(worker: Worker) -> bool:
     return worker.health is WorkerHealth.HEALTHY and worker.placeable and not worker.excluded
 
 
-def _without_device(resources: Resources) -> Resources:
-    return Resources(resources.cpu_millicores, resources.memory_bytes, resources.disk_bytes)
+def _amount(cpu_millicores: int, memory_bytes: int, disk_bytes: int = 0) -> common_pb2.Resources:
+    return common_pb2.Resources(cpu_millicores=cpu_millicores, memory_bytes=memory_bytes, disk_bytes=disk_bytes)

@@ -6,7 +6,7 @@ every task placed (`turns`); what is here is the order inside one user's work, a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from iris_controller.state.budgets import budget_user, effective_band
 from iris_core.model.states import TaskState
@@ -41,19 +41,39 @@ def band_now(model: Model, job: Job) -> PriorityBand:
     return effective_band(job.spec.band, model.budget_of(user).limit, model.spent.get(user, 0))
 
 
-def pending_order(model: Model) -> list[str]:
-    """The ids of all jobs with pending tasks, each where its first task would be served if all fitted and spend stood still.
+class Served(NamedTuple):
+    """A bucket of pending tasks: whose budget it spends, the band it is served in now, and how many tasks of the same user and
+    band come before its first."""
+
+    job_id: str
+    user_id: str
+    band: PriorityBand
+    turn: int
+
+
+def serving(model: Model) -> list[Served]:
+    """All jobs with pending tasks, each where its first task would be served if all fitted and spend stood still.
 
     By effective band; inside a band users take turns task by task, whoever spends least first.
     """
+    bands: dict[tuple[str, PriorityBand], PriorityBand] = {}
     ahead: dict[tuple[str, PriorityBand], int] = {}
-    found: list[tuple[int, int, int, OrderKey, str]] = []
+    found: list[tuple[int, int, int, OrderKey, Served]] = []
     for key, job in sorted((order_key(job), job) for job in map(model.jobs.__getitem__, model.pending)):
-        user, band = budget_user(job), band_now(model, job)
+        user = budget_user(job)
+        band = bands.get((user, job.spec.band))
+        if band is None:
+            band = bands[(user, job.spec.band)] = band_now(model, job)
         turn = ahead.get((user, band), 0)
         ahead[(user, band)] = turn + len(model.pending[job.job_id])
-        found.append((-band.rank(), turn, model.spent.get(user, 0), key, job.job_id))
-    return [job_id for *_, job_id in sorted(found)]
+        found.append((-band.rank(), turn, model.spent.get(user, 0), key, Served(job.job_id, user, band, turn)))
+    found.sort()
+    return [served for *_, served in found]
+
+
+def pending_order(model: Model) -> list[str]:
+    """The ids of all jobs with pending tasks, in the order of `serving`."""
+    return [served.job_id for served in serving(model)]
 
 
 def explain_pending(model: Model, job_id: str) -> str:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 from typing import TYPE_CHECKING
 
-from iris_controller.scheduling.order import band_now, pending_order
-from iris_controller.state.budgets import budget_user
+from iris_controller.scheduling.order import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,22 +31,17 @@ class Waiting:
     band: PriorityBand
     """It is served in now."""
     count: int
-    turn: int = 0
+    turn: int
     """Tasks of the same user and band before its first."""
     position: int = 0
 
 
 def queue(model: Model) -> list[Waiting]:
     """All buckets, first served first, as if everything fitted and spend stood still (control-plane §2.3)."""
-    found: list[Waiting] = []
-    before: dict[tuple[PriorityBand, str], int] = {}
-    for job_id in pending_order(model):
-        job = model.jobs[job_id]
-        waiting = Waiting(job, budget_user(job), band_now(model, job), len(model.pending[job_id]))
-        key = (waiting.band, waiting.user_id)
-        waiting.turn = before.get(key, 0)
-        before[key] = waiting.turn + waiting.count
-        found.append(waiting)
+    found = [
+        Waiting(model.jobs[job_id], user_id, band, len(model.pending[job_id]), turn)
+        for job_id, user_id, band, turn in serving(model)
+    ]
     ahead = 0
     for _, band in groupby(found, key=lambda w: w.band):
         ahead += _take_turns(list(band), ahead)

@@ -6,9 +6,9 @@ lowers anything: it refuses at submit. Must never place or refuse by itself, and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from iris_controller.state.records import record
 from iris_core.model.bands import PriorityBand
 from iris_core.model.states import ACTIVE, TaskState
 
@@ -25,7 +25,7 @@ GB: Final = 1_000_000_000
 K = TypeVar("K")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Budget:
     """What one user may spend at a time, in the unit of `task_value`; a limit of 0 is none. `max_band` is the highest allowed.
 

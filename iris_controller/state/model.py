@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -152,7 +152,11 @@ class Model:
 
     def budget_of(self, user_id: str) -> Budget:
         """The user's budget, or the defaults."""
-        return self.budgets.get(user_id) or replace(self.budget_defaults, user_id=user_id)
+        budget = self.budgets.get(user_id)
+        if budget is None:
+            plain = self.budget_defaults
+            budget = Budget(user_id, plain.limit, plain.max_band)
+        return budget
 
     def subtree(self, job_id: str) -> Iterator[str]:
         """The job and all its descendants, parents first."""
