@@ -13,7 +13,6 @@ import fcntl
 import os
 import secrets
 import stat
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,9 +20,8 @@ from iris_core.contracts import GenerationMismatch, IrisError, ObjectInfo, Objec
 from providers.objects.names import PRIVATE, parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-_ABANDONED_S: Final = 24 * 3600
 _PIECE_BYTES: Final = 1 << 20
 _SYNC_BYTES: Final = 4 << 20
 """So much of a large copy is written back at a time: a flood of dirty pages would hold up every fsync of this machine."""
@@ -38,34 +36,59 @@ class FileStore:
 
     def put(self, name: str, data: bytes, *, if_generation: str | None = None) -> ObjectInfo:
         """Durable when it returns. `if_generation=""` = only if absent. Raises GenerationMismatch, IrisError."""
-        return self._put(name, lambda scratch: self._write(scratch, data), if_generation)
+
+        def begin(scratch: Path) -> int:
+            return os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+
+        return self._put(name, begin, lambda descriptor: _write(descriptor, [data]), if_generation)
 
     def put_file(self, name: str, path: Path, *, if_generation: str | None = None) -> ObjectInfo:
         """As `put`, with a file that is handed over: moved rather than copied if it lies on the same file system. Raises
         GenerationMismatch, IrisError; the file is still there then."""
 
-        def fill(scratch: Path) -> None:
-            with open(path, "rb", buffering=0) as file:
-                os.fchmod(file.fileno(), 0o600)
-                os.fsync(file.fileno())
+        linked = False
+
+        def begin(scratch: Path) -> int:
+            nonlocal linked
             try:
-                os.link(path, scratch)
+                os.link(path, scratch, follow_symlinks=False)
+                linked = True
             except OSError:
                 # Another file system, or one without hard links.
-                _copy(path, scratch)
+                return os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            return os.open(scratch, os.O_WRONLY | os.O_NOFOLLOW)
 
-        info = self._put(name, fill, if_generation)
+        def fill(descriptor: int) -> None:
+            if linked:
+                os.fchmod(descriptor, 0o600)
+                os.fsync(descriptor)
+            else:
+                with open(path, "rb", buffering=0) as file:
+                    _write(descriptor, iter(lambda: file.read(_SYNC_BYTES), b""))
+
+        info = self._put(name, begin, fill, if_generation)
         path.unlink()
         return info
 
-    def _put(self, name: str, fill: Callable[[Path], None], if_generation: str | None) -> ObjectInfo:
+    def _put(
+        self,
+        name: str,
+        begin: Callable[[Path], int],
+        fill: Callable[[int], None],
+        if_generation: str | None,
+    ) -> ObjectInfo:
         path = self._path(name)
         try:
             private = self._root / PRIVATE
             self._folder(private)
-            scratch = private / f"put-{os.getpid()}-{secrets.token_hex(8)}"
+            scratch = private / f"put-{secrets.token_hex(8)}"
+            descriptor = -1
             try:
-                fill(scratch)
+                with self._locked(private):
+                    descriptor = begin(scratch)
+                    # Held as long as its writer lives: what nobody holds is left over.
+                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                fill(descriptor)
                 with self._locked(private):
                     self._compare(name, path, if_generation)
                     self._folder(path.parent)
@@ -76,6 +99,8 @@ class FileStore:
             finally:
                 with contextlib.suppress(OSError):
                     scratch.unlink()
+                if descriptor >= 0:
+                    os.close(descriptor)
         except OSError as error:
             raise self._failed("write", name, error) from error
 
@@ -152,14 +177,6 @@ class FileStore:
                 path.mkdir(mode=0o700)
                 _sync(path.parent)
 
-    def _write(self, path: Path, data: bytes) -> None:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with open(descriptor, "wb", buffering=0) as file:
-            view = memoryview(data)
-            while view:
-                view = view[file.write(view) or 0 :]
-            os.fsync(descriptor)
-
     @contextlib.contextmanager
     def _locked(self, private: Path) -> Iterator[None]:
         descriptor = os.open(private / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -190,16 +207,15 @@ def _info(name: str, found: os.stat_result) -> ObjectInfo:
     return ObjectInfo(name, found.st_size, f"{found.st_mtime_ns:x}-{found.st_ino:x}")
 
 
-def _copy(source: Path, target: Path) -> None:
-    """A durable copy, made in pieces."""
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with open(source, "rb", buffering=0) as file, open(descriptor, "wb", buffering=0) as copy:
-        while piece := file.read(_SYNC_BYTES):
-            view = memoryview(piece)
-            while view:
-                view = view[copy.write(view) or 0 :]
+def _write(descriptor: int, pieces: Iterable[bytes]) -> None:
+    """Durable when it returns."""
+    for piece in pieces:
+        view = memoryview(piece)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        if len(piece) == _SYNC_BYTES:
             os.fdatasync(descriptor)
-        os.fsync(descriptor)
+    os.fsync(descriptor)
 
 
 def _sync(folder: Path) -> None:
@@ -211,9 +227,14 @@ def _sync(folder: Path) -> None:
 
 
 def _drop_abandoned(private: Path) -> None:
-    """Removes what writers that died left behind."""
-    limit = time.time() - _ABANDONED_S
+    """Removes what writers that died left behind: theirs is the scratch that nobody has locked."""
     for entry in os.scandir(private):
+        if not entry.name.startswith("put-"):
+            continue
         with contextlib.suppress(OSError):
-            if entry.name.startswith("put-") and entry.stat(follow_symlinks=False).st_mtime < limit:
+            descriptor = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 os.unlink(entry.path)
+            finally:
+                os.close(descriptor)

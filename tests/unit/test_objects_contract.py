@@ -177,7 +177,7 @@ def test_a_file_of_another_file_system_is_copied(tmp_path: Path, monkeypatch: py
     source = tmp_path / "source"
     source.write_bytes(b"x" * (9 << 20))
 
-    def link(old: Path, new: Path) -> None:
+    def link(old: Path, new: Path, **_: object) -> None:
         raise OSError(18, "Invalid cross-device link")
 
     monkeypatch.setattr(os, "link", link)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import threading
@@ -134,6 +135,18 @@ def test_a_failed_write_leaves_the_old_object_and_no_scratch(
     monkeypatch.undo()
     assert store.get("a") == b"old"
     assert sorted(os.listdir(tmp_path / "root" / ".iris-objects")) == ["lock"]
+
+
+def test_what_a_killed_writer_left_is_removed_and_what_one_is_writing_is_not(store: FileStore, tmp_path: Path) -> None:
+    store.put("a", b"")
+    private = tmp_path / "root" / ".iris-objects"
+    (private / "put-left").write_bytes(b"half")
+    with open(private / "put-busy", "wb") as busy:
+        fcntl.flock(busy, fcntl.LOCK_EX)
+        store.put("a", b"")
+        assert sorted(os.listdir(private)) == ["lock", "put-busy"]
+    store.put("a", b"")
+    assert sorted(os.listdir(private)) == ["lock"]
 
 
 def test_stores_are_opened_by_url(tmp_path: Path) -> None:
