@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import pytest
@@ -183,6 +184,17 @@ def test_every_listed_tpu_type_parses_and_is_whole() -> None:
         spec = parse_tpu_spec(name)
         assert spec.vm_count * spec.chips_per_vm == spec.chips
         assert spec.name == name
+        if spec.topology:
+            assert math.prod(int(side) for side in spec.topology.split("x")) == spec.chips
+
+
+@pytest.mark.parametrize(
+    ("name", "topology"),
+    [("v5litepod-1", "1x1"), ("v5litepod-16", "4x4"), ("v5litepod-128", "8x16"), ("v2-32", "4x4"), ("v4-8", "2x2x1"),
+     ("v4-16", "2x2x2"), ("v5p-32", "2x2x4"), ("v5p-128", "4x4x4"), ("v5p-256", ""), ("v5p-384", "")],
+)  # fmt: skip
+def test_tpu_topologies_are_told_where_there_is_one(name: str, topology: str) -> None:
+    assert parse_tpu_spec(name).topology == topology
 
 
 def test_tpu_near_misses_are_named() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from iris_controller.worker import cgroups, config, environment, outcome, ports, procs, records
 from iris_controller.worker.attach import log_targets, target_of
 from iris_controller.worker.process import CannotStart, Exit, resolve
+from iris_core.model.resources import Device
 from iris_core.wire.gen.iris.v1 import common_pb2, worker_pb2
 
 WORDS = ["--controller", "http://127.0.0.1:10000", "--worker-id", "w1", "--cache-dir", "/tmp/x"]
@@ -37,6 +38,10 @@ def test_options_are_read() -> None:
     assert (got.cpu, got.memory, got.disk, got.spool_bytes) == (500, 2 << 30, 10**9, 10**6)
     assert got.attributes == {"zone": "a", "n": 3, "f": 1.5}
     assert got.device is not None and (got.device.kind, got.device.count) == ("gpu", 8)
+    assert config.parse([*WORDS, "--tpu", "v5litepod-16"]).device == Device("tpu", "v5litepod-16", 4)
+    assert config.parse([*WORDS, "--tpu", "v5litepod-16", "--tpu-chips", "2"]).device == Device(
+        "tpu", "v5litepod-16", 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,6 +56,8 @@ def test_options_are_read() -> None:
         ([*WORDS, "--memory", "lots"], "lots"),
         ([*WORDS, "--attribute", "novalue"], "KEY=VALUE"),
         ([*WORDS, "--contro", "x"], "unrecognized"),
+        ([*WORDS, "--tpu-chips", "4"], "--tpu-chips needs --tpu"),
+        ([*WORDS, "--tpu", "v5litepod-16", "--tpu-chips", "0"], "from 1 to 4096, got 0"),
     ],
 )
 def test_wrong_options_are_one_line_and_exit_2(words: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
