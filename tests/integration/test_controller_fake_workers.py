@@ -12,7 +12,7 @@ from iris_core.auth.tokens import TokenSigner
 from iris_core.contracts import Denied, RpcFailed
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2, worker_pb2
 from providers.fake.worker import FakeWorker, run_on, succeed
-from tests.integration.controller_rig import Rig, connect, launch_request, rig
+from tests.integration.controller_rig import CONFIG, Rig, connect, launch_request, rig
 
 SUCCEEDED = common_pb2.JOB_STATE_SUCCEEDED
 RUNNING = common_pb2.JOB_STATE_RUNNING
@@ -177,24 +177,26 @@ async def test_a_job_survives_a_restart_of_the_controller(tmp_path: Path) -> Non
 
 
 async def test_a_thousand_jobs_and_a_hundred_thousand_tasks_are_taken(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r:
+    config = CONFIG.replace("controller: {", "controller: {max_active_tasks_per_user: 200000, ")
+    async with rig(tmp_path, config) as r:
         for batch in range(10):
             await asyncio.gather(*(r.launch(f"/u/j{batch}-{n}") for n in range(30)))
-        request = launch_request("/u/big")
-        request.replicas = 100_000
-        await r.call("LaunchJob", request, controller_pb2.LaunchJobResponse)
+        for n in range(10):
+            request = launch_request(f"/u/big{n}")
+            request.replicas = 10_000
+            await r.call("LaunchJob", request, controller_pb2.LaunchJobResponse)
         jobs = await r.call("ListJobs", controller_pb2.ListJobsRequest(page_size=1), controller_pb2.ListJobsResponse)
-        assert jobs.total_count == 301
+        assert jobs.total_count == 310
         state = await r.call(
             "GetSchedulerState", controller_pb2.GetSchedulerStateRequest(), controller_pb2.GetSchedulerStateResponse
         )
         assert state.total_pending == 100_300 and state.queue_capped
         page = await r.call(
             "ListTasks",
-            controller_pb2.ListTasksRequest(job_id="/u/big", page_size=2000),
+            controller_pb2.ListTasksRequest(job_id="/u/big9", page_size=2000),
             controller_pb2.ListTasksResponse,
         )
-        assert page.total_count == 100_000 and page.tasks[-1].task_index == 1999 and page.next_page_token
+        assert page.total_count == 10_000 and page.tasks[-1].task_index == 1999 and page.next_page_token
 
 
 async def test_a_task_token_reaches_its_own_subtree_and_nothing_else(tmp_path: Path) -> None:
