@@ -101,7 +101,9 @@ class World:
             bundle_id="",
             request=request.SerializeToString(),
         )
-        submit.admit(o, submit.NewJob(job_id, "bench", tasks, spec), self.now_ms, max_replicas=10**6)
+        submit.admit(
+            o, submit.NewJob(job_id, "bench", tasks, spec), self.now_ms, max_replicas=10**6, max_active_tasks=10**9
+        )
         return job_id
 
     def assign(self, o: Overlay, plan: Plan) -> None:
