@@ -46,10 +46,14 @@ class Blocked:
 
 
 def blockers(judged: Judged, funnel: Funnel) -> tuple[Blocked, ...]:
-    """The workers that lack least, nearest first; of a gang, those of the group that lacks fewest. None when it fits."""
+    """The workers that lack least, nearest first; of a gang, those of the group that lacks fewest. None when it fits, or when
+    no group could take it whole."""
     view, asked = judged.view, judged.asked
     group = funnel.groups[0] if funnel.groups else None
-    if not group.missing if group is not None else funnel.fits:
+    if asked.group_by:
+        if group is None or not group.missing or group.capable < asked.size:
+            return ()
+    elif funnel.fits:
         return ()
     near: list[tuple[int, float, str, str, int]] = []
     for w, (worker, able, failures) in enumerate(zip(view.workers, judged.capable, judged.failures, strict=True)):

@@ -250,7 +250,7 @@ def _groups_too_small(asked: Asked, funnel: Funnel) -> str:
     largest = max(funnel.groups, key=lambda group: group.workers)
     if largest.workers < asked.size:
         return f"needs {shared}: the largest of {groups}, {largest.value}, has {largest.workers}"
-    best = max(funnel.groups, key=lambda group: group.capable)
+    best = max(funnel.groups, key=lambda group: (group.capable, group.workers))
     return (
         f"needs {shared}: the best of {groups}, {best.value}, has {best.capable} of {best.workers} that could take one"
     )
@@ -284,22 +284,23 @@ def _turn(verdict: Verdict, where: Place) -> str:
 
 
 def _notes(asked: Asked, funnel: Funnel) -> list[str]:
-    notes = []
-    if funnel.released and not funnel.fits and (step := funnel.stopped_by) is not None and asked.group_by:
-        notes.append(
-            f"{_count(funnel.released, 'worker')} will have room once ended attempts are confirmed gone ({step.name})"
-        )
-    if not funnel.fits:
-        notes += [
-            f"without {step.wants if step.name == CONSTRAINT else f'the need for {step.name}'} "
-            f"{_count(step.more, 'worker')} would fit"
-            for step in funnel.steps
-            if step.more and step.name != HEALTH
-        ]
-        unhealthy = funnel.steps[0].more
-        if unhealthy:
-            notes.append(f"{_count(unhealthy, 'worker')} would fit if healthy")
+    notes: list[str] = []
+    step = funnel.stopped_by
+    if funnel.released and step is not None and asked.group_by:
+        workers = _count(funnel.released, "worker")
+        notes.append(f"{workers} will have room once ended attempts are confirmed gone ({step.name})")
+    helps = [f"{step.more} {_relief(step)}" for step in funnel.steps if step.more and not funnel.fits]
+    if helps:
+        notes.append(f"workers that would fit: {', '.join(helps)}")
     return notes
+
+
+def _relief(step: Step) -> str:
+    if step.name == HEALTH:
+        return "if they were healthy"
+    if step.name == CONSTRAINT:
+        return f"without {step.wants}"
+    return "if a setup slot were free" if step.name == SLOTS else f"if it asked for less {step.name}"
 
 
 def _reached(funnel: Funnel, step: Step) -> int:

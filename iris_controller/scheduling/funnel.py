@@ -133,7 +133,7 @@ class Funnel:
     released: int
     preferences: tuple[Preference, ...] = ()
     groups: tuple[GangGroup, ...] = ()
-    """Of a gang, the one that lacks least first."""
+    """Of a gang: those that could take it whole when idle first, of them the one that lacks least."""
 
     @property
     def stopped_by(self) -> Step | None:
@@ -378,4 +378,4 @@ def _groups(judged: Judged) -> tuple[GangGroup, ...]:
                 blocked=commonest(judged.requirements[first[w]].label for w in ids if first[w] < none),
             )
         )
-    return tuple(sorted(groups, key=lambda g: (g.missing, -g.capable, -g.workers, g.value)))
+    return tuple(sorted(groups, key=lambda g: (g.capable < asked.size, g.missing, -g.capable, -g.workers, g.value)))

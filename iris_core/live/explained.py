@@ -65,18 +65,21 @@ def facts(found: pb.Explanation) -> list[tuple[str, str]]:
     ]
     if found.HasField("place"):
         lines += _place(found.place)
+    lines.append(("As of", f"revision {found.revision.boot_id}/{found.revision.n}"))
     return [(label, one_line(text)) for label, text in lines]
 
 
 def _asks(found: pb.Explanation) -> str:
     amounts = found.resources
+    cores = "core" if amounts.cpu_millicores == 1000 else "cores"
     parts = [
-        f"{format_cpu(amounts.cpu_millicores)} cores",
+        f"{format_cpu(amounts.cpu_millicores)} {cores}",
         f"{format_size(amounts.memory_bytes, exact=True)} of memory",
     ]
     if amounts.HasField("device"):
         device = amounts.device
-        parts.append(f"{device.count} {device.variant + ' ' if device.variant else ''}{device.kind.upper()}")
+        variant = f"{device.variant} " if device.variant else ""
+        parts.append(f"{device.count} {variant}{device.kind.upper()}{'' if device.count == 1 else 's'}")
     if found.group_by:
         parts.append(f"{found.gang_size} tasks at once on workers of one {found.group_by}")
     return ", ".join(parts)

@@ -93,7 +93,7 @@ async def test_no_worker_at_all_and_none_that_is_healthy(tmp_path: Path) -> None
         found = await pending(r, asked("/u/b"))
         assert found.cause == "none of 2 workers is healthy: 2 degraded" and found.verdict == WAITS
         assert funnel(found) == [("health", 0, 2), ("cpu", 0, 0), ("memory", 0, 0)]
-        assert found.capable == 2 and list(found.notes) == ["2 workers would fit if healthy"]
+        assert found.capable == 2 and list(found.notes) == ["workers that would fit: 2 if they were healthy"]
         assert found.revision.boot_id == r.controller.boot_id and found.revision.n == r.controller.loop.n
 
 
