@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ShapeKey = tuple[int, int, tuple[str, str, int] | None, tuple["Constraint", ...], bool]
 
-_EMPTY: Final[tuple[str, ...]] = ()
+_EMPTY: Final[tuple[Node, ...]] = ()
 
 
 def shape_key(spec: JobSpec) -> ShapeKey:
@@ -39,7 +39,7 @@ class _TierSearch:
 
     __slots__ = ("again", "again_set", "fresh", "held", "left", "position")
 
-    def __init__(self, fresh: tuple[str, ...], start: int) -> None:
+    def __init__(self, fresh: tuple[Node, ...], start: int) -> None:
         self.fresh = fresh
         self.position = start % len(fresh) if fresh else 0
         self.left = len(fresh)
@@ -53,11 +53,7 @@ class _TierSearch:
             self.again.append(worker_id)
 
     def pop(self) -> str | None:
-        if self.left:
-            self.left -= 1
-            worker_id = self.fresh[self.position]
-            self.position = self.position + 1 if self.position + 1 < len(self.fresh) else 0
-            return worker_id
+        """Of those that changed, the next."""
         if self.again:
             worker_id = self.again.popleft()
             self.again_set.discard(worker_id)
@@ -171,18 +167,41 @@ class Shape:
 
     def _next(self, search: _TierSearch, tier: Tier, nodes: dict[str, Node], held: bool) -> Node | None:
         members = self.group.members
-        while True:
-            worker_id = search.held if held else None
-            if worker_id is not None:
-                search.held = None
-            else:
-                worker_id = search.pop()
-                if worker_id is None:
-                    return None
-            if members.get(worker_id) == tier:
-                node = nodes[worker_id]
-                if self.fits(node):
-                    return node
+        worker_id = search.held if held else None
+        if worker_id is not None:
+            search.held = None
+            if members.get(worker_id) == tier and self.fits(nodes[worker_id]):
+                return nodes[worker_id]
+        if search.left:
+            found = self._scan(search, tier, nodes)
+            if found is not None:
+                return found
+        while (worker_id := search.pop()) is not None:
+            if members.get(worker_id) == tier and self.fits(nodes[worker_id]):
+                return nodes[worker_id]
+        return None
+
+    def _scan(self, search: _TierSearch, tier: Tier, nodes: dict[str, Node]) -> Node | None:
+        """The next that fits of those not looked at yet. Most do not, so what rules them out comes first."""
+        fresh, size, position, left = search.fresh, len(search.fresh), search.position, search.left
+        members, cpu, memory, devices = self.group.members, self.cpu, self.memory, self.devices
+        found = None
+        while left:
+            node = fresh[position]
+            left -= 1
+            position = position + 1 if position + 1 < size else 0
+            if (
+                node.cpu >= cpu
+                and node.memory >= memory
+                and node.devices >= devices
+                and members.get(node.worker_id) == tier
+                and nodes[node.worker_id] is node
+                and self.fits(node)
+            ):
+                found = node
+                break
+        search.position, search.left = position, left
+        return found
 
     def fits(self, node: Node) -> bool:
         """Whether one task goes onto the worker now; remembers one where only a setup slot is missing."""

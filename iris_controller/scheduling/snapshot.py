@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 BUILDING_LIMIT: Final = 8
 """Most tasks that are set up at once on one worker; only tasks with setup steps count (DESIGN §5.6)."""
 
+VERDICTS: Final = 20_000
+"""How many values a constraint remembers its verdict on."""
+
 IDLE_GROUPS: Final = 64
 """How many groups are kept up to date that nothing waits for: most jobs ask for what others asked for shortly before."""
 
@@ -34,17 +37,31 @@ GroupKey = tuple[tuple[Constraint, ...], bool]
 class Node:
     """One worker: what is free on it now, this slice's own placements included. Millicores, bytes, devices."""
 
-    __slots__ = ("building", "cpu", "device", "devices", "memory", "order", "tasks", "usable", "worker")
+    __slots__ = (
+        "building",
+        "cpu",
+        "device",
+        "devices",
+        "kind",
+        "memory",
+        "order",
+        "tasks",
+        "usable",
+        "worker",
+        "worker_id",
+    )
 
-    def __init__(self, worker: Worker, usage: Usage, order: int) -> None:
+    def __init__(self, worker: Worker, usage: Usage, order: int, kind: Kind) -> None:
+        self.worker_id = worker.worker_id
         self.order = order
         """Position in the order in which workers were first seen."""
-        self.become(worker)
+        self.become(worker, kind)
         self.refresh(usage)
 
-    def become(self, worker: Worker) -> None:
+    def become(self, worker: Worker, kind: Kind) -> None:
         """Takes in another row of the worker; `refresh` must follow."""
         self.worker = worker
+        self.kind = kind
         self.usable = worker.placeable and not worker.excluded
         self.device: Device | None = worker.total.device
 
@@ -74,17 +91,45 @@ class Node:
         return (1.0 - self.cpu / total if total > 0 else 1.0, self.tasks, self.order)
 
 
+class Kind:
+    """What some workers have in all; compared by identity, so that counting them costs little."""
+
+    __slots__ = ("total",)
+
+    def __init__(self, total: Resources) -> None:
+        self.total = total
+
+
+class _Test:
+    """A constraint that remembers what it said of each text: a fleet has many workers and few different values."""
+
+    __slots__ = ("_known", "constraint", "key")
+
+    def __init__(self, constraint: Constraint) -> None:
+        self.constraint = constraint
+        self.key = constraint.key
+        self._known: dict[str, bool] = {}
+
+    def __call__(self, node: Node) -> bool:
+        value = node.worker.attributes.get(self.key)
+        if not isinstance(value, str):
+            return self.constraint.matches(node.worker.attributes)
+        verdict = self._known.get(value)
+        if verdict is None:
+            if len(self._known) > VERDICTS:
+                self._known.clear()
+            verdict = self._known[value] = self.constraint.matches(node.worker.attributes)
+        return verdict
+
+
 class Group:
     """The usable workers that satisfy all required constraints, by tier: more preferred constraints met comes first, then, for
-    work without accelerators, workers that have none."""
+    work without accelerators, workers that have none. Looked for when first asked for."""
 
-    def __init__(self, constraints: tuple[Constraint, ...], wants_device: bool) -> None:
+    def __init__(self, constraints: tuple[Constraint, ...], wants_device: bool, nodes: Mapping[str, Node]) -> None:
         self.required = tuple(c for c in constraints if c.mode is Mode.REQUIRED)
         self.preferred = tuple(c for c in constraints if c.mode is Mode.PREFERRED)
         self.wants_device = wants_device
-        self.members: dict[str, Tier] = {}
-        self.totals: Counter[Resources] = Counter()
-        """What the members have in all, and how many of them have it: a fleet has few kinds of workers."""
         self.nothing_for: dict[Shape, None] = {}
         """Shapes of which no member has room for a task."""
         self.shapes = 0
@@ -93,39 +138,59 @@ class Group:
         """Grows when a member comes, goes or changes in what it has in all."""
         self.start = 0
         """Where the next scan begins, so that one job after the other does not begin at the same worker."""
-        self._tiers: list[tuple[Tier, tuple[str, ...]]] | None = None
-        self._total_of: dict[str, Resources] = {}
+        self._nodes = nodes
+        self._musts = [_Test(c) for c in self.required]
+        self._wishes = [_Test(c) for c in self.preferred]
+        self._members: dict[str, Tier] | None = None
+        self._kind_of: dict[str, Kind] = {}
+        self._kinds: Counter[Kind] = Counter()
+        self._tiers: list[tuple[Tier, tuple[Node, ...]]] | None = None
+
+    @property
+    def members(self) -> dict[str, Tier]:
+        if self._members is None:
+            fitting = [node for node in self._nodes.values() if node.usable]
+            for must in self._musts:
+                fitting = [node for node in fitting if must(node)]
+            self._members = {node.worker_id: self._tier(node) for node in fitting}
+            self._kind_of = {node.worker_id: node.kind for node in fitting}
+            self._kinds = Counter(self._kind_of.values())
+        return self._members
+
+    @property
+    def totals(self) -> list[Resources]:
+        """What the members have in all, each once: a fleet has few kinds of workers."""
+        return [kind.total for kind in self._kinds] if self.members else []
 
     def update(self, worker_id: str, node: Node | None) -> None:
         """Takes in that a worker came, went, or changed in attributes, total or usability."""
-        tier = self._tier(node) if node is not None else None
-        had = self._total_of.pop(worker_id, None)
+        members = self._members
+        if members is None:
+            return
+        had = self._kind_of.pop(worker_id, None)
         if had is not None:
-            self.totals[had] -= 1
-            if not self.totals[had]:
-                del self.totals[had]
-        if node is not None and tier is not None:
-            self.members[worker_id] = tier
-            total = self._total_of[worker_id] = node.worker.total
-            self.totals[total] += 1
-        elif self.members.pop(worker_id, None) is None:
+            self._kinds[had] -= 1
+            if not self._kinds[had]:
+                del self._kinds[had]
+        if node is not None and node.usable and all(must(node) for must in self._musts):
+            members[worker_id] = self._tier(node)
+            self._kind_of[worker_id] = node.kind
+            self._kinds[node.kind] += 1
+        elif members.pop(worker_id, None) is None:
             return
         self.version += 1
         self._tiers = None
 
-    def _tier(self, node: Node) -> Tier | None:
-        attributes: Mapping[str, str | int | float] = node.worker.attributes
-        if not node.usable or not all(c.matches(attributes) for c in self.required):
-            return None
-        unmet = sum(not c.matches(attributes) for c in self.preferred)
+    def _tier(self, node: Node) -> Tier:
+        unmet = sum(not wish(node) for wish in self._wishes) if self._wishes else 0
         return unmet, int(node.device is not None and not self.wants_device)
 
-    def tiers(self) -> list[tuple[Tier, tuple[str, ...]]]:
+    def tiers(self) -> list[tuple[Tier, tuple[Node, ...]]]:
         """The members by tier, best first, within a tier in the order in which they came."""
         if self._tiers is None:
-            grouped: dict[Tier, list[str]] = {}
+            grouped: dict[Tier, list[Node]] = {}
             for worker_id, tier in self.members.items():
-                grouped.setdefault(tier, []).append(worker_id)
+                grouped.setdefault(tier, []).append(self._nodes[worker_id])
             self._tiers = [(tier, tuple(grouped[tier])) for tier in sorted(grouped)]
         return self._tiers
 
@@ -137,6 +202,7 @@ class Fleet:
         self.nodes: dict[str, Node] = {}
         self.groups: dict[GroupKey, Group] = {}
         self._idle: dict[GroupKey, None] = {}
+        self._kinds: dict[Resources, Kind] = {}
         self.attached = 0
         self.usable = 0
         self.excluded = 0
@@ -149,7 +215,7 @@ class Fleet:
         """Takes in a worker's row and usage. Returns whether something may fit now that did not before."""
         node = self.nodes.get(worker.worker_id)
         if node is None:
-            node = self.nodes[worker.worker_id] = Node(worker, usage, self._orders)
+            node = self.nodes[worker.worker_id] = Node(worker, usage, self._orders, self._kind(worker))
             self._orders += 1
             self._count(node.standing(), 1)
             self._regroup(worker.worker_id, node)
@@ -157,7 +223,7 @@ class Fleet:
         before = node.room()
         if node.worker is not worker:
             standing = node.standing()
-            node.become(worker)
+            node.become(worker, self._kind(worker))
             if node.standing() != standing:
                 node.refresh(usage)
                 self._count(standing, -1)
@@ -180,9 +246,7 @@ class Fleet:
         self._idle.pop(key, None)
         group = self.groups.get(key)
         if group is None:
-            group = self.groups[key] = Group(constraints, wants_device)
-            for worker_id, node in self.nodes.items():
-                group.update(worker_id, node)
+            group = self.groups[key] = Group(constraints, wants_device, self.nodes)
         return group
 
     def release(self, constraints: tuple[Constraint, ...], wants_device: bool) -> None:
@@ -206,6 +270,12 @@ class Fleet:
         if len(self._idle) > IDLE_GROUPS:
             oldest = next(iter(self._idle))
             del self._idle[oldest], self.groups[oldest]
+
+    def _kind(self, worker: Worker) -> Kind:
+        kind = self._kinds.get(worker.total)
+        if kind is None:
+            kind = self._kinds[worker.total] = Kind(worker.total)
+        return kind
 
     def _regroup(self, worker_id: str, node: Node | None) -> None:
         for group in self.groups.values():
