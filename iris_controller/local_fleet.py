@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from iris_controller.autoscaling.specs import new_slice_id, slice_spec
 from iris_controller.worker.sweep import sweep_folder
 from iris_core.config.places import LOCAL
-from iris_core.contracts import MachinesFailed, SliceSpec
-from iris_core.model.resources import Resources
+from iris_core.contracts import MachinesFailed
 from providers.local.machines import LocalMachines
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from iris_core.config.cluster import ClusterConfig
-    from iris_core.config.scale_groups import ScaleGroup
+    from iris_core.contracts import SliceSpec
 
 log = logging.getLogger("iris.controller")
 
@@ -39,29 +38,15 @@ async def begin(machines: LocalMachines, config: ClusterConfig) -> None:
     def revived(group: str) -> int:
         return groups[group].buffer_slices if group in groups else 0
 
-    await asyncio.to_thread(machines.adopt, revived, lambda slice_id, group: slice_spec(groups[group], slice_id))
+    def spec_of(slice_id: str, group: str) -> SliceSpec:
+        return slice_spec(groups[group], slice_id, config.platform, config.label_prefix)
+
+    await asyncio.to_thread(machines.adopt, revived, spec_of)
     there = Counter(item.scale_group for item in await machines.list())
     for group in groups.values():
         for _ in range(group.buffer_slices - there[group.name]):
             try:
-                await machines.create(slice_spec(group, f"{group.name}-{secrets.token_hex(4)}"))
+                await machines.create(spec_of(new_slice_id(group.name), group.name))
             except MachinesFailed as error:
                 log.error("the first slices of %s cannot be made: %s", group.name, error)
                 break
-
-
-def slice_spec(group: ScaleGroup, slice_id: str) -> SliceSpec:
-    """A slice of a group, as the group is now."""
-    options = group.template.get(LOCAL)
-    return SliceSpec(
-        slice_id=slice_id,
-        scale_group=group.name,
-        num_vms=group.num_vms,
-        resources=group.resources(Resources()),
-        attributes=group.worker_attributes(),
-        labels=group.labels,
-        zone=group.zone,
-        preemptible=group.preemptible,
-        cache_dir=group.cache_dir,
-        options=options if isinstance(options, dict) else {},
-    )
