@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from iris_core.cli.tables import Listing
 from iris_core.live.columns import ATTEMPTS, JOBS, TASKS, WORKERS
+from iris_core.live.endpoint_columns import ENDPOINTS
 from iris_core.live.user_columns import BUDGETS
 
 if TYPE_CHECKING:
     from iris_core.wire.gen.iris.v1.budgets_pb2 import UserBudget
     from iris_core.wire.gen.iris.v1.controller_pb2 import AttemptStatus, JobStatus, TaskStatus, WorkerStatus
+    from iris_core.wire.gen.iris.v1.endpoints_pb2 import Endpoint
 
 
 def _plain(*names: str) -> tuple[tuple[str, str], ...]:
@@ -61,6 +63,13 @@ BUDGET_LIST: Listing[UserBudget] = Listing(
     table=_plain("user", "limit", "spent", "max_band"),
     wide=_plain("user", "limit", "spent", "utilisation", "max_band", "effective_band", "updated"),
     name=lambda budget: budget.user_id,
+)
+
+ENDPOINT_LIST: Listing[Endpoint] = Listing(
+    ENDPOINTS,
+    table=_plain("name", "address", "task_id", "access", "age"),
+    wide=_plain("name", "address", "task_id", "access", "age", "lease", "proxy_path", "endpoint_id", "metadata"),
+    name=lambda endpoint: endpoint.name,
 )
 
 

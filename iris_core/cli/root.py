@@ -21,6 +21,7 @@ COMMANDS = {
         "iris_core.cli.attempt:attempt", "Look at single attempts of a task, named TASK:N, and force them to an end."
     ),
     "user": Lazy("iris_core.cli.user:user", "Look at users, and set what they may spend."),
+    "endpoints": Lazy("iris_core.cli.endpoints:endpoints", "Look at what tasks serve, and make links to it."),
     "process": Lazy("iris_core.cli.process:process", "Look at the controller and the workers themselves."),
     "query": Lazy("iris_core.cli.query:query", "Run one read-only SQL statement on the controller's database."),
     "rpc": Lazy("iris_core.cli.rpc:rpc", "Call any RPC by its name."),
