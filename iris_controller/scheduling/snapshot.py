@@ -38,6 +38,7 @@ class Node:
     """One worker: what is free on it now, this slice's own placements included. Millicores, bytes, devices."""
 
     __slots__ = (
+        "attributes",
         "building",
         "cpu",
         "device",
@@ -61,6 +62,7 @@ class Node:
     def become(self, worker: Worker, kind: Kind) -> None:
         """Takes in another row of the worker; `refresh` must follow."""
         self.worker = worker
+        self.attributes: Mapping[str, str | int | float] = worker.attributes
         self.kind = kind
         self.usable = worker.placeable and not worker.excluded
         self.device: Device | None = worker.total.device
@@ -101,25 +103,29 @@ class Kind:
 
 
 class _Test:
-    """A constraint that remembers what it said of each text: a fleet has many workers and few different values."""
+    """A constraint that remembers what it said of each value: a fleet has many workers and few different values."""
 
-    __slots__ = ("_known", "constraint", "key")
+    __slots__ = ("_constraint", "_key", "_known")
 
     def __init__(self, constraint: Constraint) -> None:
-        self.constraint = constraint
-        self.key = constraint.key
-        self._known: dict[str, bool] = {}
+        self._constraint = constraint
+        self._key = constraint.key
+        self._known: dict[str | int | float | None, bool] = {}
 
     def __call__(self, node: Node) -> bool:
-        value = node.worker.attributes.get(self.key)
-        if not isinstance(value, str):
-            return self.constraint.matches(node.worker.attributes)
-        verdict = self._known.get(value)
-        if verdict is None:
-            if len(self._known) > VERDICTS:
-                self._known.clear()
-            verdict = self._known[value] = self.constraint.matches(node.worker.attributes)
-        return verdict
+        return self.split([node])[0] != []
+
+    def split(self, nodes: list[Node]) -> tuple[list[Node], list[Node]]:
+        """Those that satisfy it, and those that do not."""
+        key, known = self._key, self._known
+        if len(known) > VERDICTS:
+            known.clear()
+        for value in {node.attributes.get(key) for node in nodes}.difference(known):
+            known[value] = self._constraint.matches({} if value is None else {key: value})
+        return (
+            [node for node in nodes if known[node.attributes.get(key)]],
+            [node for node in nodes if not known[node.attributes.get(key)]],
+        )
 
 
 class Group:
@@ -151,8 +157,15 @@ class Group:
         if self._members is None:
             fitting = [node for node in self._nodes.values() if node.usable]
             for must in self._musts:
-                fitting = [node for node in fitting if must(node)]
-            self._members = {node.worker_id: self._tier(node) for node in fitting}
+                fitting = must.split(fitting)[0]
+            unmet = dict.fromkeys((node.worker_id for node in fitting), 0)
+            for wish in self._wishes:
+                for node in wish.split(fitting)[1]:
+                    unmet[node.worker_id] += 1
+            plain = self.wants_device
+            self._members = {
+                node.worker_id: (unmet[node.worker_id], 0 if plain or node.device is None else 1) for node in fitting
+            }
             self._kind_of = {node.worker_id: node.kind for node in fitting}
             self._kinds = Counter(self._kind_of.values())
         return self._members
