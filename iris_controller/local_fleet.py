@@ -11,17 +11,18 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from iris_controller.autoscaling.specs import new_slice_id, slice_spec
+from iris_controller.autoscaling.specs import is_manual, new_slice_id, slice_spec
 from iris_controller.worker.sweep import sweep_folder
 from iris_core.config.places import LOCAL
 from iris_core.contracts import MachinesFailed
 from providers.local.machines import LocalMachines
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from iris_core.config.cluster import ClusterConfig
-    from iris_core.contracts import SliceSpec
+    from iris_core.contracts import SliceInfo, SliceSpec
 
 log = logging.getLogger("iris.controller")
 
@@ -33,20 +34,31 @@ def local_machines(config: ClusterConfig, state_dir: Path, url: str) -> LocalMac
 
 async def begin(machines: LocalMachines, config: ClusterConfig) -> None:
     """Takes over what earlier controllers left, and makes what is missing of each group's buffer."""
-    groups = config.scale_groups
-
-    def revived(group: str) -> int:
-        return groups[group].buffer_slices if group in groups else 0
-
-    def spec_of(slice_id: str, group: str) -> SliceSpec:
-        return slice_spec(groups[group], slice_id, config.platform, config.label_prefix)
-
-    await asyncio.to_thread(machines.adopt, revived, spec_of)
-    there = Counter(item.scale_group for item in await machines.list())
-    for group in groups.values():
+    await asyncio.to_thread(machines.adopt, lambda living, ended: _again(config, living, ended))
+    there = _count(config, await machines.list())
+    for group in config.scale_groups.values():
         for _ in range(group.buffer_slices - there[group.name]):
+            spec = slice_spec(group, new_slice_id(group.name), config.platform, config.label_prefix)
             try:
-                await machines.create(spec_of(new_slice_id(group.name), group.name))
+                await machines.create(spec)
             except MachinesFailed as error:
                 log.error("the first slices of %s cannot be made: %s", group.name, error)
                 break
+
+
+def _count(config: ClusterConfig, infos: Iterable[SliceInfo]) -> Counter[str]:
+    """The autoscaler's own slices of each group."""
+    return Counter(info.scale_group for info in infos if not is_manual(info.labels, config.label_prefix))
+
+
+def _again(config: ClusterConfig, living: Sequence[SliceInfo], ended: Sequence[SliceInfo]) -> Iterator[SliceSpec]:
+    """Of slices that ended with the computer, an operator's come back, and of the others as many as the buffer asks for."""
+    there = _count(config, living)
+    for info in ended:
+        group = config.scale_groups.get(info.scale_group)
+        manual = is_manual(info.labels, config.label_prefix)
+        if group is None or not (manual or there[group.name] < group.buffer_slices):
+            continue
+        if not manual:
+            there[group.name] += 1
+        yield slice_spec(group, info.slice_id, config.platform, config.label_prefix, manual=manual)

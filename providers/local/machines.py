@@ -13,8 +13,7 @@ import logging
 import os
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -96,31 +95,28 @@ class LocalMachines:
 
     # What blocks, each under the lock and off the loop ----------------------------------------------------------
 
-    def adopt(self, revived: Callable[[str], int], spec_of: Callable[[str, str], SliceSpec]) -> None:
-        """Takes over what earlier controllers made. Of slices of which nothing is alive, such as after a restart of
-        this computer, so many are made again, oldest first, that `revived(scale group)` live: under their names and in
-        their folders, as `spec_of(slice id, scale group)` has them now. The others are forgotten.
+    def adopt(self, again: Callable[[Sequence[SliceInfo], Sequence[SliceInfo]], Iterable[SliceSpec]]) -> None:
+        """Takes over what earlier controllers made. `again` is asked which slices of which nothing is alive, such as after
+        a restart of this computer, are to be made again in their folders: it is given those that live and those that
+        ended, each oldest first, and answers how they are to be now. The others are forgotten.
         """
         with self._lock:
             found = sorted(self._load(), key=lambda item: (item.created_at_ms, item.slice_id))
             living = [item for item in found if any(vm.alive for vm in item.vms)]
-            kept = Counter(item.scale_group for item in living)
             for item in living:
                 self._slices[item.slice_id] = item
                 self._start(vm for vm in item.vms if not vm.was_started)
-            for item in found:
-                if item in living:
-                    continue
-                if item.deleting or kept[item.scale_group] >= revived(item.scale_group):
-                    self._forget(item)
-                    continue
-                kept[item.scale_group] += 1
-                log.info("starting slice %s again: nothing of it is alive", item.slice_id)
+            ended = {item.slice_id: item for item in found if item not in living}
+            wanted = [item.info() for item in ended.values() if not item.deleting]
+            for spec in again([item.info() for item in living], wanted):
+                item = ended[spec.slice_id]
+                log.info("starting slice %s again: nothing of it is alive", spec.slice_id)
                 try:
-                    self._make(spec_of(item.slice_id, item.scale_group), item.created_at_ms, item.labels)
+                    self._make(spec, item.created_at_ms)
                 except MachinesFailed as error:
-                    log.error("slice %s cannot be started again: %s", item.slice_id, error)
-                    self._forget(item)
+                    log.error("slice %s cannot be started again: %s", spec.slice_id, error)
+            for slice_id in ended.keys() - self._slices.keys():
+                self._forget(ended[slice_id])
 
     def _load(self) -> Sequence[LocalSlice]:
         found = []
@@ -185,14 +181,14 @@ class LocalMachines:
             made = self._slices.get(spec.slice_id)
             if made is not None:
                 return made.info()
-            return self._make(spec, time.time_ns() // 1_000_000, spec.labels).info()
+            return self._make(spec, time.time_ns() // 1_000_000).info()
 
-    def _make(self, spec: SliceSpec, created_at_ms: int, labels: Mapping[str, str]) -> LocalSlice:
+    def _make(self, spec: SliceSpec, created_at_ms: int) -> LocalSlice:
         record = {
             "slice_id": spec.slice_id,
             "scale_group": spec.scale_group,
             "created_at_ms": created_at_ms,
-            "labels": labels,
+            "labels": dict(spec.labels),
             "was_ready": False,
             "deleting": False,
             "workers": [

@@ -23,7 +23,7 @@ from providers.local.processes import Known, read_record
 from providers.local.vm import recorded
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
 NOBODY = "http://127.0.0.1:1"
 SPEC = SliceSpec(
@@ -36,8 +36,12 @@ SPEC = SliceSpec(
 )
 
 
-def spec_of(slice_id: str, scale_group: str) -> SliceSpec:
-    return replace(SPEC, slice_id=slice_id, scale_group=scale_group, attributes={"rack": "b"})
+def again(_: Sequence[SliceInfo], ended: Sequence[SliceInfo]) -> list[SliceSpec]:
+    return [replace(SPEC, slice_id=info.slice_id, attributes={"rack": "b"}) for info in ended]
+
+
+def never(_: Sequence[SliceInfo], ended: Sequence[SliceInfo]) -> list[SliceSpec]:
+    return []
 
 
 class Home:
@@ -192,20 +196,20 @@ async def test_the_next_controller_adopts_and_finishes_what_was_begun(tmp_path: 
     # It dies right after it has begun to end one.
     await first.machines.delete(other.slice_id)
     async with home(tmp_path) as second:
-        await asyncio.to_thread(second.machines.adopt, lambda group: 0, spec_of)
+        await asyncio.to_thread(second.machines.adopt, never)
         await second.until(other.slice_id, lambda s: s is None)
         ready = await second.until_ready(SPEC.slice_id)
         assert (ready.labels, ready.scale_group) == ({"owner": "test"}, "tpu")
         assert second.process("tpu-0a1b2c3d-w-0", "worker") == worker
     # `home` ended everything and kept the record: the next ones start it again, or forget it where nobody wants it.
     async with home(tmp_path) as third:
-        await asyncio.to_thread(third.machines.adopt, lambda group: 1, spec_of)
+        await asyncio.to_thread(third.machines.adopt, again)
         ready = await third.until_ready(SPEC.slice_id)
         assert ready.labels == {"owner": "test"}
         command = third.command("tpu-0a1b2c3d-w-1")
         assert "rack=b" in command and "region=here" not in command, "as the group is now"
     async with home(tmp_path) as fourth:
-        await asyncio.to_thread(fourth.machines.adopt, lambda group: 0, spec_of)
+        await asyncio.to_thread(fourth.machines.adopt, never)
         assert await fourth.machines.list() == []
         assert list((tmp_path / "slices").iterdir()) == list((tmp_path / "workers").iterdir()) == []
     assert first.machines.stop(0.0) == []
@@ -231,7 +235,7 @@ async def test_a_torn_record_is_no_slice_and_stops_nothing(tmp_path: Path) -> No
     (tmp_path / "slices" / "tpu-1.json").write_text('{"slice_id": "tpu-1"')
     (tmp_path / "slices" / "tpu-2.json").write_text('{"slice_id": "tpu-2", "workers": 3}')
     async with home(tmp_path) as here:
-        await asyncio.to_thread(here.machines.adopt, lambda group: 5, spec_of)
+        await asyncio.to_thread(here.machines.adopt, again)
         assert await here.machines.list() == []
 
 
