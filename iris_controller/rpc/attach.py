@@ -21,7 +21,7 @@ from iris_controller.loop import Committed, ControllerLoop
 from iris_controller.rpc.errors import RpcError, precondition
 from iris_controller.rpc.hello import TERMINAL_NUMBERS, check_hello, device_attributes, observed
 from iris_controller.rpc.session import DesiredSets, Dispatch, Session
-from iris_controller.state import kernel
+from iris_controller.state import availability, kernel
 from iris_controller.state.observed import cut
 from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import Worker
@@ -179,6 +179,7 @@ class WorkerSessions:
             excluded_reason="" if changed_boot or known is None else known.excluded_reason,
         )
         o.workers[worker.worker_id] = worker
+        availability.mark(o, worker.worker_id, known)
         action = "worker_registered" if changed_boot else "worker_attached"
         o.note(action, worker.worker_id, "worker", boot_id=worker.boot_id, address=worker.address, holding=len(held))
         if changed_boot and known is not None:
@@ -349,6 +350,7 @@ class WorkerSessions:
             stopping=stopping,
             placeable=health is WorkerHealth.HEALTHY and not is_going(o, worker.slice_id),
         )
+        availability.mark(o, worker_id, worker)
         lost = health is WorkerHealth.DEAD and worker.health is not WorkerHealth.DEAD
         if lost:
             kernel.worker_lost(o, worker_id, reason, now_ms)

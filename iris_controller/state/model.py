@@ -9,10 +9,11 @@ from __future__ import annotations
 import bisect
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from iris_controller.state.availability import Obtained, with_markers, zone_of
 from iris_controller.state.budgets import DEFAULT_BUDGET, Budget, Tally
 from iris_controller.state.endpoints import Endpoint, Endpoints
 from iris_controller.state.occupants import Occupants
@@ -125,6 +126,7 @@ class Model:
         self.slices: dict[str, Slice] = {}
         self.scaling_groups: dict[str, ScalingGroup] = {}
         """What the autoscaler remembers of scale groups that ever failed or grew."""
+        self.obtained = Obtained()
         self.budgets: dict[str, Budget] = {}
         """Of users that have a row."""
         self.budget_defaults = DEFAULT_BUDGET
@@ -194,6 +196,11 @@ class Model:
             self._put_attempt(attempt)
         for worker in workers:
             self.workers[worker.worker_id] = worker
+            self.obtained.change(None, worker)
+        for worker in list(self.workers.values()):
+            marked = with_markers(worker, self.obtained.of(zone_of(worker)))
+            if marked is not worker.attributes:
+                self.workers[worker.worker_id] = replace(worker, attributes=marked)
         self.budgets.update((budget.user_id, budget) for budget in budgets)
         self.slices.update((row.slice_id, row) for row in slices)
         self.scaling_groups.update((row.name, row) for row in scaling_groups)
@@ -224,6 +231,7 @@ class Model:
             changes.workers.add(attempt.worker_id)
             changes.dispatch.add(attempt.worker_id)
         for worker_id, worker in overlay.workers.items():
+            self.obtained.change(self.workers.get(worker_id), worker)
             if worker is None:
                 self.workers.pop(worker_id, None)
             else:
