@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from ipaddress import ip_address
 
 from google.protobuf import json_format
 
+from iris_controller.state.availability import without_markers
 from iris_controller.state.endpoints import Endpoint, EndpointAccess
 from iris_controller.state.model import Usage
 from iris_controller.state.overlay import Overlay
@@ -18,6 +20,7 @@ from iris_controller.state.records import Attempt, Job, Task, Worker
 from iris_controller.store.machines import machine_statements
 from iris_controller.store.writer import Statement
 from iris_core.model.bands import PriorityBand
+from iris_core.model.constraints import TPU_NAME, TPU_WORKER_ID
 from iris_core.model.resources import Device
 from iris_core.model.states import TaskState
 from iris_core.wire.convert import resources_to_wire, value_to_wire
@@ -137,6 +140,12 @@ UPSERT_WORKERS = _upsert(
         "release",
         "build_failures",
         "excluded",
+        "md_ip_address",
+        "md_tpu_name",
+        "md_tpu_worker_id",
+        "md_gpu_count",
+        "md_gpu_name",
+        "md_device_json",
     ],
 )
 UPDATE_COMMITTED = _update(
@@ -423,7 +432,7 @@ def _metadata(worker: Worker) -> bytes:
         address=worker.address,
         total=resources_to_wire(worker.total),
         cpu_count=worker.cpu_count,
-        attributes={key: value_to_wire(value) for key, value in worker.attributes.items()},
+        attributes={key: value_to_wire(value) for key, value in without_markers(worker.attributes).items()},
         version=worker.version,
         release=worker.release,
         slice_id=worker.slice_id,
@@ -456,11 +465,26 @@ def _worker_row(worker: Worker) -> list[object]:
         worker.release,
         worker.build_failures,
         int(worker.excluded),
+        _ip_address(worker.address),
+        str(worker.attributes.get(TPU_NAME, "")),
+        str(worker.attributes.get(TPU_WORKER_ID, "")),
+        device.count if device is not None and device.kind == "gpu" else 0,
+        device.variant if device is not None and device.kind == "gpu" else "",
+        device_json(device),
     ]
 
 
+def _ip_address(address: str) -> str:
+    """The address in `10.0.0.7:10001` or `[::1]:10001`; "" when it is a name, or nothing."""
+    host = address.rpartition(":")[0].removeprefix("[").removesuffix("]")
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        return ""
+
+
 def _attribute_rows(worker: Worker) -> Iterable[list[object]]:
-    for key, value in worker.attributes.items():
+    for key, value in without_markers(worker.attributes).items():
         if isinstance(value, int):
             yield [worker.worker_id, key, "int", None, value, None]
         elif isinstance(value, float):

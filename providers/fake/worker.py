@@ -57,6 +57,9 @@ class FakeWorker:
         attributes: dict[str, str] | None = None,
         boot_id: str = "",
         holding: Iterable[worker_pb2.Observation] = (),
+        slice_id: str = "",
+        scale_group: str = "",
+        address: str = "",
     ) -> None:
         self.worker_id = worker_id
         self.boot_id = boot_id or secrets.token_hex(8)
@@ -81,6 +84,9 @@ class FakeWorker:
             total=common_pb2.Resources(cpu_millicores=cpu_millicores, memory_bytes=memory_bytes, disk_bytes=1 << 40),
             cpu_count=max(1, cpu_millicores // 1000),
             holding=holding,
+            slice_id=slice_id,
+            scale_group=scale_group,
+            address=address,
         )
         if device is not None:
             hello.total.device.CopyFrom(device)
