@@ -83,7 +83,8 @@ def next_step(row: Slice, sight: Sight) -> tuple[Step, str] | None:
     elif info.state is SliceState.UNKNOWN and sight.unknown_ms >= UNKNOWN_MS:
         return (Step.LOSE if ready else Step.FAIL), f"its state is unknown for {format_duration(sight.unknown_ms)}"
     if ready:
-        return _broken(sight)
+        # An operator's slice is the operator's to judge, as long as the provider keeps it.
+        return None if row.manual else _broken(sight)
     if sight.workers and all(worker.placeable for worker in sight.workers):
         return Step.READY, f"{len(sight.workers)} of {len(sight.workers)} workers are healthy"
     return _on_the_way(row, sight, attached)

@@ -85,6 +85,11 @@ def change_slice(o: Overlay, row: Slice, now_ms: int, **values: Any) -> Slice:
     return new
 
 
+def scaled_down(row: ScalingGroup, now_ms: int) -> ScalingGroup:
+    """A slice of the group was given up for being idle."""
+    return replace(row, last_scale_down_ms=now_ms, updated_at_ms=now_ms)
+
+
 def is_going(o: Overlay, slice_id: str) -> bool:
     """Whether nothing may be placed on workers of that slice; False for one that the state does not know."""
     row = o.slice(slice_id) if slice_id else None

@@ -1,0 +1,317 @@
+"""The autoscaler at work: it looks, has the pure parts decide, writes what they decided, and has the hands carry it out.
+
+Every change of state is a command in the controller's one queue, and is checked again there against the row as it is then. No
+call to the provider is waited for: an evaluation begins and ends within what the queue takes (targets R19). It evaluates every
+`evaluation_interval`, and at once when work is found that nothing can take, or a slice changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from iris_controller.autoscaling import backoff, planning
+from iris_controller.autoscaling.actions import ActionLog
+from iris_controller.autoscaling.demand import Demand, demand_of
+from iris_controller.autoscaling.failures import Failures
+from iris_controller.autoscaling.groups import GroupState
+from iris_controller.autoscaling.hands import CREATE_S, LIST_S, Hands, within
+from iris_controller.autoscaling.keeper import Keeper
+from iris_controller.autoscaling.memory import Memory
+from iris_controller.autoscaling.planning import Plan
+from iris_controller.autoscaling.probes import healthy, probe
+from iris_controller.autoscaling.rates import Rate
+from iris_controller.autoscaling.routing import Routing
+from iris_controller.autoscaling.sights import Sights
+from iris_controller.autoscaling.specs import new_slice_id, slice_spec, workers_of
+from iris_controller.state.slices import Lifecycle, ScalingGroup, Slice
+from iris_core.contracts import MachinesFailed, QuotaExceeded, SliceInfo
+from iris_core.model.states import WorkerHealth
+
+if TYPE_CHECKING:
+    from iris_controller.autoscaling.queue import Queue
+    from iris_controller.loop import Committed
+    from iris_controller.state.overlay import Overlay
+    from iris_core.config.cluster import ClusterConfig
+    from iris_core.config.scale_groups import ScaleGroup
+    from iris_core.contracts import Machines, SliceSpec
+    from iris_core.live.clock import Clock
+
+log = logging.getLogger("iris.autoscaler")
+
+CREATES_PER_MINUTE: Final = 60
+GAP_S: Final = 0.5
+"""Least time between two evaluations."""
+WATCH_S: Final = 2.0
+"""How often the provider is asked while something of its comes or goes."""
+NEVER: Final = -1e9
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """The latest one, for whoever asks."""
+
+    at_ms: int = 0
+    demands: list[Demand] = field(default_factory=list)
+    states: list[GroupState] = field(default_factory=list)
+    plan: Plan = field(default_factory=lambda: Plan(Routing()))
+
+
+class Autoscaler:
+    """See the module. `unplaced` is the scheduler's word on what found no room; `settle` waits until it has looked."""
+
+    def __init__(
+        self,
+        loop: Queue,
+        machines: Machines,
+        config: ClusterConfig,
+        unplaced: Callable[[], Iterable[tuple[str, bool]]],
+        settle: Callable[[], Awaitable[None]],
+        clock: Clock,
+        ask: Callable[[str], Awaitable[bool]] = healthy,
+    ) -> None:
+        self._loop = loop
+        self._model = loop.model
+        self.machines = machines
+        self.config = config
+        self._groups = config.scale_groups
+        self._unplaced = unplaced
+        self._settle = settle
+        self._clock = clock
+        self._ask = ask
+        self.sights = Sights()
+        self.memory = Memory(self._groups, loop.model, clock.monotonic(), loop.now_ms())
+        self.actions = ActionLog(loop.now_ms)
+        self.last = Evaluation()
+        self.problem = ""
+        """Why the provider's slices are not known as of now."""
+        self._hands = Hands(self._hand_done)
+        self._requesting: dict[str, str] = {}
+        """Slices that were asked for and not answered yet: their groups by id, "" = an operator's."""
+        self._creates = Rate(CREATES_PER_MINUTE, clock.monotonic())
+        self._listed_at = NEVER
+        self._failures = Failures(loop.model, self.memory, self.actions, clock)
+        self._keeper = Keeper(
+            loop,
+            machines,
+            config,
+            clock,
+            self.sights,
+            self.memory,
+            self.actions,
+            self._failures,
+            self._hands,
+            self._look_again,
+        )
+        self._wake = asyncio.Event()
+        loop.on_commit(self._committed)
+
+    # Waking -------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Runs for ever."""
+        try:
+            while True:
+                self._wake.clear()
+                await self.evaluate()
+                await self._clock.sleep(GAP_S)
+                await self._until_woken(max(0.0, self._next_look() - GAP_S))
+        finally:
+            await self._hands.close()
+
+    async def _until_woken(self, seconds: float) -> None:
+        timer = asyncio.ensure_future(self._clock.sleep(seconds))
+        woken = asyncio.ensure_future(self._wake.wait())
+        try:
+            await asyncio.wait({timer, woken}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+            woken.cancel()
+
+    def _next_look(self) -> float:
+        interval = self.config.autoscaler.evaluation_interval_ms / 1000
+        moving = any(row.lifecycle is not Lifecycle.READY for row in self._model.slices.values())
+        return min(interval, WATCH_S) if moving else interval
+
+    def _committed(self, batch: Committed) -> None:
+        changes = batch.changes
+        model = self._model
+        for worker_id in changes.dispatch:
+            worker = model.workers.get(worker_id)
+            if worker is not None and worker.slice_id:
+                self.sights.touch(worker.slice_id)
+        wake = bool(batch.reasons or changes.slices)
+        for worker_id in changes.workers if not wake else ():
+            worker = model.workers.get(worker_id)
+            row = model.slices.get(worker.slice_id) if worker is not None else None
+            if worker is not None and row is not None:
+                ready = row.lifecycle is Lifecycle.READY
+                wake = wake or (worker.health is WorkerHealth.DEAD if ready else worker.attached)
+        if wake:
+            self._wake.set()
+
+    def _look_again(self) -> None:
+        self._listed_at = NEVER
+
+    def _hand_done(self, name: str, error: BaseException | None) -> None:
+        if error is not None:
+            log.error("%s failed", name, exc_info=error)
+        self._wake.set()
+
+    # One evaluation -----------------------------------------------------------------------------------------
+
+    async def evaluate(self) -> None:
+        """Looks, and does what there is to do now."""
+        now = self._clock.monotonic()
+        self.sights.keep(self._model.slices, now)
+        self._look(now)
+        if self.sights.listed:
+            await self._keeper.adopt(self._requesting)
+        await self._keeper.advance(now)
+        self._keeper.delete(now)
+        if self.sights.listed:
+            await self._settle()
+            await self._plan(self._clock.monotonic())
+
+    def _look(self, now: float) -> None:
+        """Has the provider asked which slices there are, when that is due; nobody waits for the answer."""
+        if now - self._listed_at >= self._next_look() - 0.001 and not self._hands.busy("list"):
+            self._listed_at = now
+            self._hands.start("list", self._list)
+
+    async def _list(self) -> None:
+        began = self._clock.monotonic()
+        try:
+            infos = await within(self._clock, LIST_S, "the provider's list of slices", self.machines.list())
+        except MachinesFailed as error:
+            if not self.problem:
+                log.warning("the slices cannot be listed: %s", error)
+            self.problem = str(error)
+            return
+        self.problem = ""
+        self.sights.take(infos, self._model.slices, began, self._clock.monotonic())
+        await self._probe()
+
+    async def _probe(self) -> None:
+        """Asks the workers of ready slices that have no stream; a worker that has one is reachable by that."""
+        addresses: dict[str, str] = {}
+        for row in self._model.slices.values():
+            info = self.sights.infos.get(row.slice_id)
+            if row.lifecycle is not Lifecycle.READY or row.manual or info is None:
+                continue
+            at = {vm.worker_id: vm.address for vm in info.vms}
+            for worker_id in row.worker_ids:
+                worker = self._model.workers.get(worker_id)
+                address = (worker.address if worker is not None else "") or at.get(worker_id, "")
+                if worker is not None and worker.attached:
+                    self.sights.failed_probes.pop(worker_id, None)
+                elif address and self.machines.reachable(address):
+                    addresses[worker_id] = address
+        for worker_id, well in (await probe(addresses, self._ask)).items():
+            failed = self.sights.failed_probes
+            failed[worker_id] = 0 if well else failed.get(worker_id, 0) + 1
+
+    # Making -------------------------------------------------------------------------------------------------
+
+    async def _plan(self, now: float) -> None:
+        states = self.memory.states([group for group in self._requesting.values() if group], now)
+        demands = demand_of(self._model, self._unplaced())
+        plan = planning.plan(
+            demands,
+            states,
+            self.memory.idle(self.sights, now),
+            creates_left=self._creates.left(now),
+            idle_threshold_ms=self.config.autoscaler.scale_down_delay_ms,
+        )
+        self.last = Evaluation(self._loop.now_ms(), demands, states, plan)
+        for name, count in plan.routing.required.items():
+            memory = self.memory.of(name, now)
+            memory.peak = max(memory.peak, count)
+        self.actions.stand({(d.action, d.group): d.reason for d in plan.deferred})
+        for launch in plan.launches:
+            self.memory.of(launch.group, now).up.take(launch.count)
+            self._creates.take(launch.count)
+            for _ in range(launch.count):
+                self._launch(self._groups[launch.group], launch.reason)
+        if plan.retires:
+            await self._keeper.retire(plan.retires, now)
+
+    def _launch(self, group: ScaleGroup, reason: str) -> None:
+        spec = self.spec(group)
+        self._requesting[spec.slice_id] = group.name
+        self.actions.say("scale_up", spec.slice_id, group.name, "pending", reason)
+        self._hands.start(f"create {spec.slice_id}", lambda: self._create(spec))
+
+    def spec(self, group: ScaleGroup, *, manual: bool = False) -> SliceSpec:
+        """The request for one more slice of the group, under a new name."""
+        platform, prefix = self.config.platform, self.config.label_prefix
+        return slice_spec(group, new_slice_id(group.name), platform, prefix, manual=manual)
+
+    async def _create(self, spec: SliceSpec) -> None:
+        began = self._clock.monotonic()
+        name = spec.scale_group
+        try:
+            info = await within(self._clock, CREATE_S, "the request for a slice", self.machines.create(spec))
+            await self._record(spec, info, manual=False)
+            self.actions.say("scale_up", spec.slice_id, name, "completed", "the provider makes it")
+        except MachinesFailed as error:
+            await self._refused(spec, error, began)
+        finally:
+            self._requesting.pop(spec.slice_id, None)
+
+    async def _record(self, spec: SliceSpec, info: SliceInfo, *, manual: bool) -> None:
+        def plan(o: Overlay, now_ms: int) -> None:
+            row = Slice(
+                spec.slice_id,
+                spec.scale_group,
+                Lifecycle.BOOTING,
+                workers_of(info, spec.num_vms),
+                info.created_at_ms or now_ms,
+                manual=manual,
+                updated_at_ms=now_ms,
+            )
+            o.slices[row.slice_id] = row
+            known = o.scaling_group(spec.scale_group) or ScalingGroup(spec.scale_group)
+            if not manual:
+                o.scaling_groups[known.name] = backoff.accepted(known, now_ms)
+
+        self._keeper.made_at[spec.slice_id] = self._clock.monotonic()
+        await self._loop.post("slice asked for", plan)
+        self.sights.keep(self._model.slices, self._clock.monotonic())
+        if not manual:
+            self.memory.of(spec.scale_group, self._clock.monotonic()).quota_until = 0.0
+
+    async def _refused(self, spec: SliceSpec, error: MachinesFailed, began: float) -> None:
+        name, reason = spec.scale_group, error.reason
+        now = self._clock.monotonic()
+        booked = await self._loop.post(
+            "slice refused", lambda o, now_ms: self._failures.book(o, name, began, now, reason, now_ms, error)
+        )
+        self.actions.say("scale_up", spec.slice_id, name, "failed", reason)
+        if not booked:
+            return
+        if isinstance(error, QuotaExceeded):
+            self.actions.say("quota_exceeded", name, name, "completed", reason)
+        else:
+            self._failures.say(name)
+
+    # An operator's slices -----------------------------------------------------------------------------------
+
+    async def create_manual(self, group: ScaleGroup) -> SliceSpec:
+        """A slice that the autoscaler neither counts nor ends. Raises MachinesFailed."""
+        spec = self.spec(group, manual=True)
+        self._requesting[spec.slice_id] = ""
+        try:
+            info = await within(self._clock, CREATE_S, "the request for a slice", self.machines.create(spec))
+            await self._record(spec, info, manual=True)
+        finally:
+            self._requesting.pop(spec.slice_id, None)
+        self.actions.say("scale_up", spec.slice_id, group.name, "completed", "asked for by an operator")
+        return spec
+
+    def woken(self) -> None:
+        """Something was changed that the autoscaler should look at now."""
+        self._wake.set()
