@@ -146,22 +146,23 @@ class LocalMachines:
         busy = False
         with self._lock:
             for item in list(self._slices.values()):
-                if item.deleting:
-                    # Every machine gets its step, whatever the one before it said.
-                    if all([vm.end() for vm in item.vms]):
-                        self._forget(item)
-                        del self._slices[item.slice_id]
-                    else:
-                        busy = True
-                    continue
-                for vm in item.vms:
-                    try:
-                        vm.tend(self._url)
-                    except OSError as error:
-                        log.error("machine %s cannot be looked after: %s", vm.worker_id, error)
-                if not item.was_ready:
-                    busy = self._look_if_ready(item) or busy
+                try:
+                    busy = self._tend(item) or busy
+                except OSError as error:
+                    log.error("slice %s cannot be looked after: %s", item.slice_id, error)
         return busy
+
+    def _tend(self, item: LocalSlice) -> bool:
+        if item.deleting:
+            # Every machine gets its step, whatever the one before it said.
+            if not all([vm.end() for vm in item.vms]):
+                return True
+            self._forget(item)
+            del self._slices[item.slice_id]
+            return False
+        for vm in item.vms:
+            vm.tend(self._url)
+        return not item.was_ready and self._look_if_ready(item)
 
     @staticmethod
     def _look_if_ready(item: LocalSlice) -> bool:
