@@ -55,6 +55,7 @@ class Store:
 
 class Call:
     identity = Identity("root", Role.ADMIN, "loopback", "127.0.0.1:1")
+    peer = "127.0.0.1:1"
 
 
 class Stream:
