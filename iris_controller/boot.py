@@ -1,7 +1,7 @@
 """Opening what a controller stands on: the state file, the model in it, the readers, and the keys beside it.
 
-Everything that can refuse a start for a reason on disk is here, so that each refusal is one line that says what was touched and what
-was not. Must never listen, start a process, or change a state file otherwise than by moving it aside or migrating it.
+Which state that is was decided before (`checkpoint/choose.py`). Each refusal is one line that says what was touched and what was not.
+Must never listen, start a process, or change a state file otherwise than by migrating it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from iris_controller.checkpoint.service import META
+from iris_controller.dry_run import take_workers_as_healthy
 from iris_controller.state.model import Model
-from iris_controller.store.database import StateDir, StateDirError, check_integrity, migrate
+from iris_controller.store.database import StateDir, StateDirError, migrate
 from iris_controller.store.load import load_model
 from iris_controller.store.reads import Readers
 from iris_controller.store.seal import Seal
@@ -46,19 +48,22 @@ class Opened:
     keys: KeySet
     signer: TokenSigner
     database: Path
+    last_checkpoint_ms: int
+    """Epoch of the last checkpoint that was finished, 0 = none."""
 
 
 def open_state(options: ServeOptions, state: StateDir, now_ms: int, opened: list[Callable[[], None]]) -> Opened:
-    """Takes the state directory and opens all of it; `opened` gets what closes each part, in order.
+    """Opens all of a state directory whose lock is held; `opened` gets what closes each part, in order.
 
     Raises:
-        StateDirError: the directory is held, not writable, or what is in it cannot be used.
+        StateDirError: what is in it cannot be used.
         BootFailed: a key cannot be used.
     """
-    state.acquire()
-    opened.append(state.release)
-    writer, model = _open_store(options, state, now_ms)
+    writer, model = _open_store(state, now_ms)
     opened.append(writer.close)
+    if options.dry_run:
+        take_workers_as_healthy(model)
+    row = writer.connection.execute("SELECT value FROM meta WHERE key = ?", (META,)).fetchone()
     writer.start()
     gc.collect()
     gc.freeze()
@@ -69,17 +74,13 @@ def open_state(options: ServeOptions, state: StateDir, now_ms: int, opened: list
         seal = Seal.from_file(state.path / "env.key")
     except (OSError, ValueError) as error:
         raise BootFailed(f"the key {state.path / 'env.key'} cannot be used: {error}") from error
-    return Opened(writer, model, readers, seal, KeySet(key.public), TokenSigner(key), state.database)
+    last_ms = int(row[0]) if row is not None else 0
+    return Opened(writer, model, readers, seal, KeySet(key.public), TokenSigner(key), state.database, last_ms)
 
 
-def _open_store(options: ServeOptions, state: StateDir, now_ms: int) -> tuple[Writer, Model]:
+def _open_store(state: StateDir, now_ms: int) -> tuple[Writer, Model]:
     path = state.database
     try:
-        if options.fresh:
-            aside = state.set_aside()
-            if aside is not None:
-                log.warning("starting fresh; the previous state was moved to %s", aside)
-        check_integrity(path)
         writer = Writer(path)
     except (OSError, sqlite3.Error) as error:
         raise StateDirError(f"the state file {path} cannot be opened: {error}") from error

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from iris_controller.options import ServeOptions
-from iris_core.contracts import IrisError
+from iris_core.contracts import IrisError, UsageFailed
 
 
 class Parser(argparse.ArgumentParser):
@@ -28,6 +28,14 @@ def parser() -> Parser:
     serve.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, help="port to listen on, 0 = any (default: from the file, else 10000)")
     serve.add_argument("--fresh", action="store_true", help="move existing state aside and start empty")
+    serve.add_argument("--checkpoint-path", metavar="PATH", help="start from this checkpoint (path or URL)")
+    serve.add_argument(
+        "--checkpoint-interval",
+        type=float,
+        metavar="S",
+        help="seconds between checkpoints (default: controller.checkpoint_interval_seconds, else an hour)",
+    )
+    serve.add_argument("--dry-run", action="store_true", help="look at a state: no dispatch, machines or checkpoints")
     serve.add_argument("--embedded", action="store_true", help=argparse.SUPPRESS)
     serve.add_argument("--ready-fd", type=int, default=-1, help=argparse.SUPPRESS)
     return root
@@ -40,6 +48,9 @@ def serve(
     port: int | None = None,
     *,
     fresh: bool = False,
+    checkpoint: str | None = None,
+    checkpoint_interval_s: float | None = None,
+    dry_run: bool = False,
     embedded: bool = False,
     ready_fd: int = -1,
 ) -> int:
@@ -49,15 +60,23 @@ def serve(
     cluster = load_config(Path(config), embedded=embedded)
     if port is not None and not 0 <= port <= 65535:
         raise IrisError(f"port {port} is outside 0..65535")
+    if checkpoint_interval_s is not None and not 1 <= checkpoint_interval_s <= 7 * 86_400:
+        raise UsageFailed(f"a checkpoint every {checkpoint_interval_s:g} s is outside 1 s to 7 days")
+    if fresh and checkpoint:
+        raise UsageFailed("--fresh and --checkpoint-path exclude each other")
     from iris_controller import serve as daemon
 
-    folder = Path(state_dir) if state_dir else cluster.local_state_dir or daemon.default_state_dir()
+    usual = daemon.dry_run_state_dir() if dry_run else cluster.local_state_dir or daemon.default_state_dir()
+    folder = Path(state_dir) if state_dir else usual
     options = ServeOptions(
         config=cluster,
         state_dir=folder.expanduser().absolute(),
         host=host or cluster.controller_host,
         port=port,
         fresh=fresh,
+        checkpoint=checkpoint or "",
+        checkpoint_interval_s=checkpoint_interval_s,
+        dry_run=dry_run,
         embedded=embedded,
         ready_fd=ready_fd,
     )
@@ -74,6 +93,9 @@ def main(argv: list[str] | None = None) -> int:
             words.host,
             words.port,
             fresh=words.fresh,
+            checkpoint=words.checkpoint_path,
+            checkpoint_interval_s=words.checkpoint_interval,
+            dry_run=words.dry_run,
             embedded=words.embedded,
             ready_fd=words.ready_fd,
         )

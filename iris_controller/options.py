@@ -21,6 +21,9 @@ class ServeOptions:
     config      the cluster; its `controller_port` counts when `port` is None
     state_dir   local state, held by one controller at a time
     fresh       move an existing database aside first
+    checkpoint  path or URL of a checkpoint to start from, "" = by the rules of `checkpoint/choose.py`
+    checkpoint_interval_s   between periodic checkpoints; None = as the cluster file says
+    dry_run     look at the state, reach nothing outside it (`dry_run.py`)
     embedded    of `demo` and `cluster start --local`: workers and log store end with the controller
     ready_fd    a file descriptor that gets one line of JSON (url, pid, boot_id) once the port serves; -1 = none
     """
@@ -30,8 +33,16 @@ class ServeOptions:
     host: str
     port: int | None = None
     fresh: bool = False
+    checkpoint: str = ""
+    checkpoint_interval_s: float | None = None
+    dry_run: bool = False
     embedded: bool = False
     ready_fd: int = -1
+
+    @property
+    def remote_state_dir(self) -> str:
+        """URL of what outlives this machine; without one in the cluster file the local state dir stands in."""
+        return self.config.remote_state_dir or self.state_dir.absolute().as_uri()
 
     @property
     def dead_after_s(self) -> float:

@@ -21,8 +21,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from iris_controller import local_fleet, logs, release
+from iris_controller.autoscaling.runner import Autoscaler
 from iris_controller.boot import open_state
 from iris_controller.budget_tiers import apply_config
+from iris_controller.checkpoint.choose import Wish, prepare
+from iris_controller.checkpoint.keeping import Keeping
 from iris_controller.finelog.client import LogShipper, ShippingHandler
 from iris_controller.finelog_process import FinelogProcess
 from iris_controller.guarded import Guard
@@ -37,17 +40,20 @@ from iris_controller.rpc.auth import Authenticator
 from iris_controller.rpc.dispatch import Router
 from iris_controller.servers import Servers
 from iris_controller.services import Services
-from iris_controller.store.database import StateDir
+from iris_controller.store.database import StateDir, StateDirError
 from iris_controller.ticker import SchedulerTicker
 from iris_controller.timers import Timers
+from iris_core.live.clock import SystemClock
 from iris_core.model.states import ACTIVE
 from providers.local.machines import LocalMachines
+from providers.objects import open_store
 
 log = logging.getLogger("iris.controller")
 
 DRAIN_S = 10.0
 MUTATIONS_S = 5.0
 SHIP_S = 2.0
+PLANNED_S = 2.0
 EMBEDDED_GRACE_S = 20.0
 GC_THRESHOLDS = (20_000, 20, 50)
 """The model is large and lives long: collecting it every 700 allocations would cost more than the work does."""
@@ -93,6 +99,11 @@ class Controller:
         sys.setswitchinterval(0.0005)
         raise_descriptor_limit()
         gc.set_threshold(*GC_THRESHOLDS)
+        self.state.acquire()
+        self._opened.append(self.state.release)
+        remote = open_store(options.remote_state_dir)
+        wish = Wish(options.fresh, options.checkpoint, options.dry_run)
+        log.info("starting from: %s", await asyncio.to_thread(prepare, self.state, remote, wish, now_ms()))
         opened = open_state(options, self.state, now_ms(), self._opened)
         self.model, self.writer, self.readers = opened.model, opened.writer, opened.readers
         self.ticker = SchedulerTicker(self.model)
@@ -106,6 +117,8 @@ class Controller:
         self.router = Router(authenticator, self.servers.peer_of, metrics.observe)
         services = Services(options, opened, self.loop, self.finelog, self.boot_id, now_ms(), self.problems)
         services.register(self.router)
+        self.keeping = Keeping(options, self.state, opened, self.loop, services.once, remote)
+        self.keeping.register(self.router)
         self.sessions, self.hub = services.sessions, services.hub
         self.leases = services.leases
         proxy = Proxy(
@@ -135,7 +148,9 @@ class Controller:
         self.guard.spawn("timers", self.timers.run())
         self.guard.spawn("leases", self.leases.run())
         self.guard.spawn("finelog", self.finelog.run())
-        self.guard.spawn("liveness", self._liveness())
+        if not self.options.dry_run:
+            self.guard.spawn("liveness", self._liveness())
+        self.guard.spawn("checkpoints", self.keeping.run())
 
     def _loop_ended(self, _: asyncio.Task[None]) -> None:
         """Without its loop a controller can only read; a new process is better than that."""
@@ -156,6 +171,9 @@ class Controller:
                 log.warning("nobody reads that the controller is ready: %s", error.strerror)
 
     async def _machines(self) -> None:
+        self.machines: LocalMachines | None = None
+        if self.options.dry_run:
+            return
         self.machines = machines = local_fleet.local_machines(self.options.config, self.state.path, self.port.url)
         if machines is None:
             return
@@ -163,6 +181,16 @@ class Controller:
             self._opened.append(lambda: self._say_killed(machines.stop(0.0)))
         await local_fleet.begin(machines, self.options.config)
         self.guard.spawn("local machines", machines.run())
+        self.autoscaler = Autoscaler(
+            self.loop, machines, self.options.config, self.ticker.unplaced, self._planned, SystemClock()
+        )
+        self.guard.spawn("autoscaler", self.autoscaler.run())
+
+    async def _planned(self) -> None:
+        """Waits until the scheduler has looked at what is pending, or for what it may take where that never ends."""
+        deadline = time.monotonic() + PLANNED_S
+        while self.ticker.wanted() and time.monotonic() < deadline:
+            await self.loop.next_commit(0.2)
 
     # Running ------------------------------------------------------------------------------------------------
 
@@ -179,6 +207,7 @@ class Controller:
             found.append(f"the state store refuses writes: {self.loop.stats.store_error}")
         if self.finelog.problem():
             found.append(self.finelog.problem())
+        found += self.keeping.problems()
         if self._stopping.is_set():
             found.append("shutting down")
         return found
@@ -197,6 +226,7 @@ class Controller:
     async def stop(self) -> None:
         log.info("shutting down")
         self.ticker.pause()
+        await self.guard.end("autoscaler")
         with contextlib.suppress(Exception):
             await self.servers.say_not_serving()
         if self.options.embedded and self.machines is not None:
@@ -213,6 +243,7 @@ class Controller:
             await asyncio.wait_for(self.router.close(), MUTATIONS_S)
         except TimeoutError:
             log.warning("requests are still under way at shutdown")
+        await self.keeping.close()
         logging.getLogger().removeHandler(self.log_handler)
         await self.shipper.close(SHIP_S)
         await self.guard.close(5.0)
@@ -253,6 +284,15 @@ def default_state_dir() -> Path:
     """Where an unconfigured controller keeps its state."""
     home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(home) / "iris" / "controller"
+
+
+def dry_run_state_dir() -> Path:
+    """Where a dry run keeps its copy unless told: a folder of today. Raises StateDirError: somebody else could put state there."""
+    home = Path("/tmp/dry-run")
+    home.mkdir(mode=0o700, exist_ok=True)
+    if home.is_symlink() or home.stat().st_uid != os.geteuid():
+        raise StateDirError(f"{home} belongs to somebody else", hint="choose another place with --state-dir")
+    return home / time.strftime("%Y-%m-%d")
 
 
 async def _serve(options: ServeOptions) -> int:

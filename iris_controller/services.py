@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from iris_controller.dry_run import refuse_attach
 from iris_controller.leases import Leases
 from iris_controller.places import Places
 from iris_controller.rpc.attach import WorkerSessions
+from iris_controller.rpc.autoscaler import AutoscalerService
 from iris_controller.rpc.backends import BackendService
 from iris_controller.rpc.budgets import BudgetService
 from iris_controller.rpc.bundles import Bundles
@@ -28,6 +30,7 @@ from iris_controller.rpc.tasks import TaskService
 from iris_controller.rpc.users import UserService
 from iris_controller.watch import WatchHub
 from iris_core.config.revision import revision_date
+from iris_core.live.clock import SystemClock
 from providers.objects import open_store
 
 if TYPE_CHECKING:
@@ -55,9 +58,9 @@ class Services:
         problems: Callable[[], list[str]],
     ) -> None:
         config = options.config
-        remote = config.remote_state_dir or options.state_dir.absolute().as_uri()
+        self._dry_run = options.dry_run
         specs = RunSpecs(opened.readers, opened.seal, config.task_env)
-        self.bundles = Bundles(open_store(f"{remote.rstrip('/')}/bundles"))
+        self.bundles = Bundles(open_store(f"{options.remote_state_dir.rstrip('/')}/bundles"))
         self.sessions = WorkerSessions(
             loop,
             Dispatch(
@@ -69,7 +72,7 @@ class Services:
                 dead_after_s=options.dead_after_s,
             ),
         )
-        once = Once(opened.readers)
+        once = self.once = Once(opened.readers)
         self._tasks = TaskService(loop, opened.readers, self.sessions, once, self._revision)
         self.hub = WatchHub(
             loop, boot_id, worker_age_ms=self.sessions.age_ms, finished_tasks=self._tasks.finished_tasks
@@ -100,6 +103,7 @@ class Services:
         self._scheduler_state = SchedulerStateService(loop, self.hub.revision)
         self._backends = BackendService(loop, config, self.hub.revision)
         self._query = QueryService(opened.database)
+        self.autoscaler = AutoscalerService(loop, config, once, SystemClock(), self.hub.revision)
         self.leases = Leases(loop)
         self.places = Places(loop, self.leases, config.endpoints, finelog.current)
         self._endpoints = EndpointService(loop, self.sessions, once, self.places, opened.signer)
@@ -121,7 +125,8 @@ class Services:
         self._scheduler_state.register(router)
         self._backends.register(router)
         self._query.register(router)
+        self.autoscaler.register(router)
         self._endpoints.register(router)
         router.add("ControllerService/Watch", self.hub.watch)
-        router.add("WorkerService/Attach", self.sessions.attach)
+        router.add("WorkerService/Attach", refuse_attach if self._dry_run else self.sessions.attach)
         router.add_raw("LogService", self._finelog.current)

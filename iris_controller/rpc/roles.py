@@ -78,7 +78,7 @@ ACCESS: dict[str, Access] = {
     "ControllerService/UnregisterEndpoint": Access(_SUBMITTER, True, 0),
     "ControllerService/ListEndpoints": Access(_READER_OR_TASK),
     "ControllerService/MintEndpointToken": Access(_OPERATOR, True, 0, "endpoint_token_minted"),
-    "ControllerService/BeginCheckpoint": Access(_ADMIN, True, 0, "checkpoint_taken", deadline_s=900.0),
+    "ControllerService/BeginCheckpoint": Access(_ADMIN, True, 0, deadline_s=960.0),
     "ControllerService/Watch": Access(_READER_OR_TASK, deadline_s=0),
     "WorkerService/Attach": Access(_WORKER, True, 0, max_bytes=16 * MIB, deadline_s=0),
     "WorkerService/GetBundle": Access(_WORKER, deadline_s=0),

@@ -110,6 +110,8 @@ class ClusterConfig:
     """0 = chosen at start."""
     max_active_tasks: int = 16_000
     """Unfinished tasks that one user may have."""
+    checkpoint_interval_s: int = 0
+    """Between checkpoints, 0 = hourly."""
     task_env: Mapping[str, str] = field(default_factory=dict)
     """Environment of every task, below what the submitter names."""
     port_range: tuple[int, int] = (30000, 40000)
@@ -247,6 +249,9 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
             if "max_active_tasks_per_user" in controller
             else 16_000
         ),
+        checkpoint_interval_s=controller["checkpoint_interval_seconds"].whole(0, 7 * 86_400)
+        if "checkpoint_interval_seconds" in controller
+        else 0,
         task_env=_environment(defaults["task_env"]) if "task_env" in defaults else {},
         port_range=_port_range(worker["port_range"]) if "port_range" in worker else (30000, 40000),
         cache_dir=worker["cache_dir"].text() if "cache_dir" in worker else "",

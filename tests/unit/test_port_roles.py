@@ -41,6 +41,7 @@ EXPECTED = {
     "ControllerService/GetUserBudget": ("aud", 0, ""),
     "ControllerService/ListUserBudgets": ("aud", 0, ""),
     "ControllerService/ExecuteRawQuery": ("a", 0, ""),
+    "ControllerService/BeginCheckpoint": ("a!", 0, ""),
     "ControllerService/RegisterEndpoint": ("au t !", 0, ""),
     "ControllerService/UnregisterEndpoint": ("au t !", 0, ""),
     "ControllerService/ListEndpoints": ("audt", 0, ""),

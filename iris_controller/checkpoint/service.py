@@ -1,0 +1,264 @@
+"""Checkpoints of a running controller: on request, from time to time, and who may take them.
+
+The work is done by a process of its own (`child`), which is ended when it takes too long: a store that fails or hangs is a normal
+state, told in `/readyz` and tried again. `last_checkpoint_epoch_ms` is written into the live database only after the manifest is in
+the store. Must never touch the store or the disk on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import shutil
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from iris_controller.checkpoint import owner as owners
+from iris_controller.checkpoint.layout import Manifest, folder_of
+from iris_controller.rpc.errors import RpcError, unavailable
+from iris_controller.rpc.once import Once, remember
+from iris_core.wire.gen.iris.v1 import checkpoints_pb2
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from iris_controller.checkpoint.owner import Owner
+    from iris_controller.loop import ControllerLoop
+    from iris_controller.rpc.dispatch import Call, Router
+    from iris_controller.state.overlay import Overlay
+    from iris_controller.store.database import StateDir
+    from iris_controller.store.writer import Writer
+
+log = logging.getLogger("iris.checkpoint")
+
+LONGEST_S: Final = 900.0
+"""After so long a child is ended."""
+RETRY_S: Final = 60.0
+SCRATCH: Final = "checkpoint"
+META: Final = "last_checkpoint_epoch_ms"
+
+
+class Checkpoints:
+    """See the module. `remote` is the URL of the remote state dir; `owner` is None where nobody else can reach it."""
+
+    def __init__(
+        self,
+        loop: ControllerLoop,
+        state: StateDir,
+        remote: str,
+        once: Once,
+        *,
+        interval_s: float,
+        last_ms: int,
+        owner: Owner | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        self._loop = loop
+        self._database = state.database
+        self._scratch: Path = state.path / SCRATCH
+        self._remote = remote
+        self._once = once
+        self._interval_s = interval_s
+        self._last_ms = last_ms
+        self._owner = owner
+        self._dry_run = dry_run
+        self._taking = asyncio.Lock()
+        self._batches = -1
+        """Of the loop, when the last one was taken; what has not changed since need not be copied again."""
+        self._failure = ""
+        self._pruning: set[asyncio.Task[None]] = set()
+
+    def register(self, router: Router) -> None:
+        router.add("ControllerService/BeginCheckpoint", self.begin_checkpoint)
+
+    async def begin_checkpoint(
+        self, request: checkpoints_pb2.BeginCheckpointRequest, call: Call
+    ) -> checkpoints_pb2.BeginCheckpointResponse:
+        async def work() -> checkpoints_pb2.BeginCheckpointResponse:
+            return await self.take(call.identity.principal, call)
+
+        return await self._once.run(call, checkpoints_pb2.BeginCheckpointResponse, work)
+
+    async def run(self) -> None:
+        """Takes one from time to time, for ever."""
+        wait_s = min(max(self._last_ms / 1000 + self._interval_s - self._loop.now_ms() / 1000, 0), self._interval_s)
+        while True:
+            await asyncio.sleep(wait_s)
+            wait_s = self._interval_s
+            if self._dry_run or self._loop.stats.batches == self._batches:
+                continue
+            try:
+                await self.take("timer")
+            except RpcError as error:
+                log.warning("%s", error.message)
+                wait_s = min(RETRY_S, self._interval_s)
+
+    def problem(self) -> str:
+        """What `/readyz` says, "" when the last one was taken as it should be."""
+        if not self._failure:
+            return ""
+        since = f"the last one is of {_utc(self._last_ms)}" if self._last_ms else "there is none yet"
+        return f"checkpoints fail: {self._failure}; {since}"
+
+    async def take(self, trigger: str, call: Call | None = None) -> checkpoints_pb2.BeginCheckpointResponse:
+        """Takes one now; what was acknowledged before is in it. Raises RpcError."""
+        if self._dry_run:
+            raise RpcError("FAILED_PRECONDITION", "a dry run takes no checkpoints", code="dry_run")
+        async with self._taking:
+            made = await self._make()
+            response = checkpoints_pb2.BeginCheckpointResponse(
+                checkpoint_path=f"{self._remote}/{folder_of(made.epoch_ms)}",
+                created_at_ms=made.epoch_ms,
+                job_count=made.jobs,
+                task_count=made.tasks,
+                worker_count=made.workers,
+                size_bytes=made.size_bytes,
+            )
+
+            def plan(o: Overlay, now_ms: int) -> None:
+                o.meta[META] = made.epoch_ms
+                path = response.checkpoint_path
+                o.note("checkpoint_taken", path, trigger, bytes=made.size_bytes, jobs=made.jobs, tasks=made.tasks)
+                if call is not None:
+                    remember(o, call, response)
+
+            await self._loop.submit("checkpoint taken", plan)
+            self._last_ms, self._failure, self._batches = made.epoch_ms, "", self._loop.stats.batches
+        task = asyncio.create_task(self._prune(made.epoch_ms), name="prune checkpoints")
+        self._pruning.add(task)
+        task.add_done_callback(self._pruning.discard)
+        return response
+
+    async def _make(self) -> Manifest:
+        try:
+            await asyncio.to_thread(_empty, self._scratch)
+            try:
+                outcome = await self._child(
+                    do="write",
+                    database=str(self._database),
+                    scratch=str(self._scratch),
+                    now_ms=self._loop.now_ms(),
+                    after_ms=self._last_ms,
+                )
+            finally:
+                await asyncio.to_thread(shutil.rmtree, self._scratch, True)
+        except OSError as error:
+            outcome = {"failed": f"the checkpoint cannot be made: {error}"}
+        if "done" in outcome:
+            return Manifest(**outcome["done"])
+        self._failure = str(outcome.get("failed") or outcome.get("fenced") or "its process ended without a word")
+        raise unavailable(
+            f"the checkpoint failed: {self._failure}",
+            code="checkpoint_failed",
+            subject=self._remote,
+            hint="the one before it can still be restored",
+            retry_after_ms=int(RETRY_S * 1000),
+        )
+
+    async def _prune(self, newest_ms: int) -> None:
+        outcome = await self._child(do="prune", newest_ms=newest_ms)
+        if outcome.get("done"):
+            log.info("pruned %d checkpoints of more than three days ago", len(outcome["done"]))
+        elif "done" not in outcome:
+            log.warning(
+                "old checkpoints were not pruned: %s", outcome.get("failed") or outcome.get("fenced") or "no answer"
+            )
+
+    async def _child(self, **task: Any) -> dict[str, Any]:
+        """Runs one; never raises but for cancellation."""
+        words = {**task, "remote": self._remote, "claim": self._owner.claim if self._owner is not None else ""}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "iris_controller.checkpoint.child",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        assert process.stdin is not None and process.stdout is not None
+        stage, outcome = "start", dict[str, Any]()
+        try:
+            async with asyncio.timeout(LONGEST_S):
+                process.stdin.write(json.dumps(words).encode() + b"\n")
+                async for line in process.stdout:
+                    said = json.loads(line)
+                    stage = said.get("stage", stage)
+                    outcome = said if "stage" not in said else {}
+        except TimeoutError:
+            return {"failed": f"it was ended after {LONGEST_S:.0f} s at the stage {stage!r}"}
+        except (OSError, ValueError):
+            return {"failed": f"its process broke down at the stage {stage!r}"}
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+            process.stdin.close()
+            with contextlib.suppress(TimeoutError):
+                # One that hangs in the kernel cannot be waited for.
+                await asyncio.wait_for(asyncio.shield(process.wait()), 5.0)
+        return outcome or {"failed": f"its process ended at the stage {stage!r}"}
+
+    async def close(self) -> None:
+        """Ends what is under way after an answer was given."""
+        for task in list(self._pruning):
+            task.cancel()
+        await asyncio.gather(*self._pruning, return_exceptions=True)
+
+
+class Fence:
+    """Watches the claim from a thread of its own, which a hanging store holds up alone, and stops every write once it is lost."""
+
+    def __init__(self, owner: Owner, loop: ControllerLoop, writer: Writer) -> None:
+        self._owner = owner
+        self._loop = loop
+        self._writer = writer
+        self._closing = threading.Event()
+        self._looked_at = time.monotonic()
+
+    def start(self) -> None:
+        """On the event loop."""
+        running = asyncio.get_running_loop()
+        threading.Thread(target=self._watch, args=(running,), name="checkpoint-owner", daemon=True).start()
+
+    def _watch(self, running: asyncio.AbstractEventLoop) -> None:
+        while not self._closing.is_set():
+            self._owner.check()
+            self._looked_at = time.monotonic()
+            if self._owner.lost:
+                with contextlib.suppress(RuntimeError):
+                    running.call_soon_threadsafe(self._lost)
+                return
+            self._closing.wait(owners.CHECK_S)
+
+    def _lost(self) -> None:
+        log.error("fenced: %s; this controller writes nothing any more", self._owner.lost)
+        self._loop.fence(self._owner.lost)
+        self._writer.refuse(self._owner.lost)
+
+    def problem(self) -> str:
+        """What `/readyz` says, "" when the remote state dir is ours."""
+        if self._owner.lost:
+            return f"fenced: {self._owner.lost}"
+        silent_s = time.monotonic() - self._looked_at
+        if silent_s > 60 + owners.CHECK_S:
+            return (
+                f"whether the remote state dir is still ours is not known: its store is silent since {silent_s:.0f} s"
+            )
+        return self._owner.problem
+
+    def close(self) -> None:
+        self._closing.set()
+
+
+def _empty(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+
+
+def _utc(epoch_ms: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(epoch_ms / 1000))

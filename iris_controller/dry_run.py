@@ -1,0 +1,35 @@
+"""What differs in a controller that only looks at a state (`serve --dry-run`): it is handed a copy, and reaches nothing outside it.
+
+No worker is let in, so no task is dispatched; the workers of the state count as they were, so that the scheduler shows what it would do
+with them. Machines, checkpoints, the rollout record and the claim of the remote state dir are left alone by their own rooms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from iris_controller.rpc.errors import unavailable
+from iris_core.model.states import WorkerHealth
+
+if TYPE_CHECKING:
+    from iris_controller.state.model import Model
+    from iris_core.wire.gen.iris.v1 import worker_pb2
+
+
+def take_workers_as_healthy(model: Model) -> None:
+    """Before anything looks at the model: its workers can be placed on although none will attach."""
+    for worker in list(model.workers.values()):
+        model.workers[worker.worker_id] = replace(
+            worker,
+            health=WorkerHealth.HEALTHY,
+            health_reason="taken as healthy in a dry run",
+            attached=True,
+            placeable=True,
+        )
+
+
+def refuse_attach(requests: object, call: Any) -> AsyncIterator[worker_pb2.AttachResponse]:
+    """Answers a worker that finds this controller."""
+    raise unavailable("this controller is a dry run and takes no workers", code="dry_run", retry_after_ms=60_000)
