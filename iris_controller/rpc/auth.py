@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from iris_controller.quiet import QuietLog
 from iris_controller.rpc.errors import RpcError, clean, denied, unauthenticated
+from iris_controller.state.budgets import LOCAL_ADMIN
 from iris_core.auth import tokens
 from iris_core.contracts import UsageFailed
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("iris.auth")
 
 READ_ONLY_HEADER = "iris-read-only"
-LOCAL_ADMIN = "local_admin"
-"""The user id of a caller who is trusted for where the call came from."""
 
 _FORWARDED = frozenset(
     {"forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip", "cf-connecting-ip"}

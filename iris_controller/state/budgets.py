@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from iris_core.model.resources import Resources
 
 LOCAL_ADMIN: Final = "local_admin"
-"""The submitting user of whoever comes from loopback or a trusted network without a name."""
+"""The user id of whoever is trusted for where the call came from, and so has no name."""
 
 UNLIMITED: Final = 0
 GB: Final = 1_000_000_000
