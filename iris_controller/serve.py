@@ -22,6 +22,7 @@ from pathlib import Path
 
 from iris_controller import local_fleet, logs, release
 from iris_controller.autoscaling.runner import Autoscaler
+from iris_controller.autoscaling.runner import Autoscaler
 from iris_controller.boot import open_state
 from iris_controller.budget_tiers import apply_config
 from iris_controller.checkpoint.choose import Wish, prepare
@@ -44,6 +45,7 @@ from iris_controller.store.database import StateDir, StateDirError
 from iris_controller.ticker import SchedulerTicker
 from iris_controller.timers import Timers
 from iris_core.live.clock import SystemClock
+from iris_core.live.clock import SystemClock
 from iris_core.model.states import ACTIVE
 from providers.local.machines import LocalMachines
 from providers.objects import open_store
@@ -53,6 +55,7 @@ log = logging.getLogger("iris.controller")
 DRAIN_S = 10.0
 MUTATIONS_S = 5.0
 SHIP_S = 2.0
+PLANNED_S = 2.0
 PLANNED_S = 2.0
 EMBEDDED_GRACE_S = 20.0
 GC_THRESHOLDS = (20_000, 20, 50)
@@ -191,6 +194,16 @@ class Controller:
         deadline = time.monotonic() + PLANNED_S
         while self.ticker.wanted() and time.monotonic() < deadline:
             await self.loop.next_commit(0.2)
+        self.autoscaler = Autoscaler(
+            self.loop, machines, self.options.config, self.ticker.unplaced, self._planned, SystemClock()
+        )
+        self.guard.spawn("autoscaler", self.autoscaler.run())
+
+    async def _planned(self) -> None:
+        """Waits until the scheduler has looked at what is pending, or for what it may take where that never ends."""
+        deadline = time.monotonic() + PLANNED_S
+        while self.ticker.wanted() and time.monotonic() < deadline:
+            await self.loop.next_commit(0.2)
 
     # Running ------------------------------------------------------------------------------------------------
 
@@ -226,6 +239,7 @@ class Controller:
     async def stop(self) -> None:
         log.info("shutting down")
         self.ticker.pause()
+        await self.guard.end("autoscaler")
         await self.guard.end("autoscaler")
         with contextlib.suppress(Exception):
             await self.servers.say_not_serving()

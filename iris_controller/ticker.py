@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Iterable
 
 from iris_controller.scheduling.plan import Planner
 from iris_controller.state import kernel
@@ -35,6 +36,10 @@ class SchedulerTicker:
 
     def wanted(self) -> bool:
         return self._wanted and not self._paused
+
+    def unplaced(self) -> Iterable[tuple[str, bool]]:
+        """See `Planner.unplaced`."""
+        return self._planner.unplaced()
 
     def slice(self, overlay: Overlay, now_ms: int) -> dict[str, str]:
         deadline = time.perf_counter() + SLICE_SECONDS
