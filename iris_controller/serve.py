@@ -22,7 +22,6 @@ from pathlib import Path
 
 from iris_controller import local_fleet, logs, release
 from iris_controller.autoscaling.runner import Autoscaler
-from iris_controller.autoscaling.runner import Autoscaler
 from iris_controller.boot import open_state
 from iris_controller.budget_tiers import apply_config
 from iris_controller.checkpoint.choose import Wish, prepare
@@ -44,7 +43,6 @@ from iris_controller.services import Services
 from iris_controller.store.database import StateDir, StateDirError
 from iris_controller.ticker import SchedulerTicker
 from iris_controller.timers import Timers
-from iris_core.live.clock import SystemClock
 from iris_core.live.clock import SystemClock
 from iris_core.model.states import ACTIVE
 from providers.local.machines import LocalMachines
@@ -123,7 +121,7 @@ class Controller:
         self.keeping = Keeping(options, self.state, opened, self.loop, services.once, remote)
         self.keeping.register(self.router)
         self.sessions, self.hub = services.sessions, services.hub
-        self.leases = services.leases
+        self.leases, self._machine_calls = services.leases, services.autoscaler
         proxy = Proxy(
             Targets(authenticator, opened.keys, services.places.at),
             {LOG_SERVER: LogServerHealth(self.finelog.current).answer},
@@ -187,16 +185,7 @@ class Controller:
         self.autoscaler = Autoscaler(
             self.loop, machines, self.options.config, self.ticker.unplaced, self._planned, SystemClock()
         )
-        self.guard.spawn("autoscaler", self.autoscaler.run())
-
-    async def _planned(self) -> None:
-        """Waits until the scheduler has looked at what is pending, or for what it may take where that never ends."""
-        deadline = time.monotonic() + PLANNED_S
-        while self.ticker.wanted() and time.monotonic() < deadline:
-            await self.loop.next_commit(0.2)
-        self.autoscaler = Autoscaler(
-            self.loop, machines, self.options.config, self.ticker.unplaced, self._planned, SystemClock()
-        )
+        self._machine_calls.scaler = self.autoscaler
         self.guard.spawn("autoscaler", self.autoscaler.run())
 
     async def _planned(self) -> None:
@@ -239,7 +228,6 @@ class Controller:
     async def stop(self) -> None:
         log.info("shutting down")
         self.ticker.pause()
-        await self.guard.end("autoscaler")
         await self.guard.end("autoscaler")
         with contextlib.suppress(Exception):
             await self.servers.say_not_serving()

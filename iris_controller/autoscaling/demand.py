@@ -6,20 +6,30 @@ count work that only waits for a setup slot, and never look at a single task.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from iris_controller.scheduling.order import band_now, order_key
-from iris_core.model.constraints import DEVICE_TYPE, Mode
+from iris_core.model.constraints import (
+    AVAILABILITY,
+    DEVICE_TYPE,
+    REGION,
+    ZONE,
+    Constraint,
+    Mode,
+    Op,
+    device_constraints,
+)
+from iris_core.model.resources import Device, Resources
+from iris_core.model.tpu import is_tpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from iris_controller.state.availability import Obtained
     from iris_controller.state.model import Model
     from iris_controller.state.records import Job
     from iris_core.model.bands import PriorityBand
-    from iris_core.model.constraints import Constraint
-    from iris_core.model.resources import Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +44,8 @@ class Demand:
     group_by: str = ""
     """Of a gang: the attribute whose value its workers share; "" = no gang."""
     band: PriorityBand | None = None
+    probe: bool = False
+    """One slice, to see whether the accelerator can be had."""
 
     @property
     def gang(self) -> bool:
@@ -49,7 +61,34 @@ def demand_of(model: Model, unplaced: Iterable[tuple[str, bool]]) -> list[Demand
         if job is not None and count and not waits_for_slot:
             waiting.append((job, count, band_now(model, job)))
     waiting.sort(key=lambda item: (-item[2].rank(), order_key(item[0])))
-    return [_demand(job, count, band) for job, count, band in waiting]
+    found: dict[tuple[Constraint, ...] | str, Demand] = {}
+    for job, count, band in waiting:
+        for demand in reserved(_demand(job, count, band), model.obtained):
+            # One slice shows for all who ask that the accelerator can be had there.
+            found.setdefault(demand.required if demand.probe else job.job_id, demand)
+    return list(found.values())
+
+
+def reserved(demand: Demand, obtained: Obtained) -> list[Demand]:
+    """What work with `--reserve` asks for (control-plane §3.8): machines in a zone where the accelerator has been obtained, and until
+    there is one, a single slice of it where the work may run. The slice holds nothing: idle, it goes as any other."""
+    markers = [c for c in demand.required if c.key.startswith(AVAILABILITY) and c.op is Op.EXISTS]
+    if not markers:
+        return [demand]
+    others = tuple(c for c in demand.required if c not in markers)
+    places = tuple(c for c in others if c.key in (REGION, ZONE))
+    probes: list[Demand] = []
+    for marker in markers:
+        variant = marker.key.removeprefix(AVAILABILITY)
+        zones = obtained.zones(variant)
+        if zones:
+            others += (Constraint(ZONE, Op.IN, tuple(zones)),)
+        else:
+            wanted = Resources(device=Device("tpu" if is_tpu(variant) else "gpu", variant, 1))
+            probes.append(
+                Demand(demand.job_id, 1, wanted, (*device_constraints(wanted), *places), band=demand.band, probe=True)
+            )
+    return probes or [replace(demand, required=others)]
 
 
 def demand_for(job: Job, count: int) -> Demand:

@@ -217,7 +217,7 @@ class Autoscaler:
     # Making -------------------------------------------------------------------------------------------------
 
     async def _plan(self, now: float) -> None:
-        states = self.memory.states([group for group in self._requesting.values() if group], now)
+        states = self.memory.states(self._asked_for(), now)
         demands = demand_of(self._model, self._unplaced())
         plan = planning.plan(
             demands,
@@ -262,7 +262,14 @@ class Autoscaler:
         finally:
             self._requesting.pop(spec.slice_id, None)
 
-    async def _record(self, spec: SliceSpec, info: SliceInfo, *, manual: bool) -> None:
+    async def _record(
+        self,
+        spec: SliceSpec,
+        info: SliceInfo,
+        *,
+        manual: bool,
+        noted: Callable[[Overlay], None] = lambda _: None,
+    ) -> None:
         def plan(o: Overlay, now_ms: int) -> None:
             row = Slice(
                 spec.slice_id,
@@ -277,6 +284,7 @@ class Autoscaler:
             known = o.scaling_group(spec.scale_group) or ScalingGroup(spec.scale_group)
             if not manual:
                 o.scaling_groups[known.name] = backoff.accepted(known, now_ms)
+            noted(o)
 
         self._keeper.made_at[spec.slice_id] = self._clock.monotonic()
         await self._loop.post("slice asked for", plan)
@@ -298,20 +306,36 @@ class Autoscaler:
         else:
             self._failures.say(name)
 
-    # An operator's slices -----------------------------------------------------------------------------------
+    # For others ---------------------------------------------------------------------------------------------
 
-    async def create_manual(self, group: ScaleGroup) -> SliceSpec:
-        """A slice that the autoscaler neither counts nor ends. Raises MachinesFailed."""
-        spec = self.spec(group, manual=True)
+    async def create_manual(self, spec: SliceSpec, noted: Callable[[Overlay], None] = lambda _: None) -> None:
+        """Has a slice of `spec(…, manual=True)` made, which is not counted and not ended here. `noted` is told of the batch
+        that writes it. Raises MachinesFailed.
+        """
         self._requesting[spec.slice_id] = ""
         try:
             info = await within(self._clock, CREATE_S, "the request for a slice", self.machines.create(spec))
-            await self._record(spec, info, manual=True)
+            await self._record(spec, info, manual=True, noted=noted)
         finally:
             self._requesting.pop(spec.slice_id, None)
-        self.actions.say("scale_up", spec.slice_id, group.name, "completed", "asked for by an operator")
-        return spec
+        self.actions.say("scale_up", spec.slice_id, spec.scale_group, "completed", "asked for by an operator")
 
     def woken(self) -> None:
         """Something was changed that the autoscaler should look at now."""
         self._wake.set()
+
+    def states(self) -> list[GroupState]:
+        """Every group as of now."""
+        return self.memory.states(self._asked_for(), self._clock.monotonic())
+
+    def idle_ms(self, slice_id: str) -> int:
+        """For how long a slice has been idle, 0 = it is not."""
+        since = self.sights.idle_since(slice_id)
+        return int((self._clock.monotonic() - since) * 1000) if since is not None else 0
+
+    def peak(self, group: str) -> int:
+        """The most slices that demand has filled at once since this process began."""
+        return self.memory.of(group, self._clock.monotonic()).peak
+
+    def _asked_for(self) -> list[str]:
+        return [group for group in self._requesting.values() if group]

@@ -400,7 +400,8 @@ async def test_a_pause_outlives_the_controller_and_no_clock_step_moves_it() -> N
 
 async def test_an_operators_slice_is_left_alone() -> None:
     w = AutoscalerWorld(group(max_slices=1), delay_ms=10_000)
-    spec = await w.scaler.create_manual(w.config.scale_groups["cpu"])
+    spec = w.scaler.spec(w.config.scale_groups["cpu"], manual=True)
+    await w.scaler.create_manual(spec)
     await calm()
     await w.look(2)
     await w.pass_time(60)
