@@ -44,6 +44,10 @@ class Obtained:
             if not counts:
                 del self._zones[zone]
 
+    def zones(self, variant: str) -> list[str]:
+        """The zones that have workers of the variant."""
+        return sorted(zone for zone, counts in self._zones.items() if variant in counts)
+
     def of(self, zone: str) -> Counter[str]:
         """Workers of each variant in the zone."""
         return Counter(self._zones.get(zone, ()))

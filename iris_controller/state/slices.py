@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from iris_controller.state.availability import mark
 from iris_controller.state.desired import StopReason
 from iris_controller.state.ending import live_attempt, requeue_task, stop_task
 from iris_controller.state.kernel import worker_lost
@@ -183,6 +184,7 @@ def forget(o: Overlay, row: Slice, trigger: str, reason: str, now_ms: int) -> No
         if any(True for _ in o.attempts_on(worker_id)):
             worker_lost(o, worker_id, f"its slice {row.slice_id} is gone: {cut(reason)}", now_ms)
         o.workers[worker_id] = None
+        mark(o, worker_id, worker)
         o.note("worker_pruned", worker_id, trigger, slice=row.slice_id, reason=reason)
     o.slices[row.slice_id] = None
     o.note("slice_pruned", row.slice_id, trigger, group=row.scale_group, reason=reason)

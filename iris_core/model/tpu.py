@@ -80,6 +80,15 @@ _NICKNAMES: Final = {"v5e": "v5litepod", "v5lite": "v5litepod", "v5": "v5p", "v6
 _NAME_RE = re.compile(r"([a-z][a-z0-9]{0,15})-([0-9]{1,9})")
 
 
+def is_tpu(name: str) -> bool:
+    """Whether that is the name of a slice type."""
+    try:
+        parse_tpu_spec(name)
+    except ModelError:
+        return False
+    return True
+
+
 def parse_tpu_spec(text: str) -> TpuSpec:
     """Look up a slice type such as ``v5litepod-16``; case does not matter.
 

@@ -10,7 +10,7 @@ from iris_controller.autoscaling.groups import GroupState
 from iris_controller.autoscaling.memory import is_busy
 from iris_controller.autoscaling.runner import Autoscaler
 from iris_controller.loop import Committed
-from iris_controller.state import kernel
+from iris_controller.state import availability, kernel
 from iris_core.config.cluster import ClusterConfig
 from iris_core.config.scale_groups import AutoscalerConfig, ScaleGroup
 from iris_core.model.resources import Device, Resources
@@ -145,6 +145,7 @@ class AutoscalerWorld:
         with self.world.batch() as o:
             o.workers[worker_id] = worker
             o.set_worker(worker, total=total)
+            availability.mark(o, worker_id, None)
 
     def lose_worker(self, worker_id: str, reason: str = "no message for 50 s") -> None:
         """What the liveness of workers does when one is dead."""
