@@ -245,6 +245,25 @@ async def test_the_scheduler_state_shows_spend_bands_and_the_queue(tmp_path: Pat
         assert not again.queue_capped and not again.running_capped
 
 
+async def test_tasks_keep_the_band_they_were_placed_in(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, r.worker(script=run_on):
+        await set_budget(r, "u", 5)
+        await submit(r, asking("/u/a", 4, 1))
+        await runs(r, "/u/a", 4)
+
+        async def placed() -> list[tuple[int, int]]:
+            return [(bucket.band, bucket.count) for bucket in (await state(r)).running_buckets]
+
+        # A task of one core costs 5: the third comes when 10 are spent, over the limit, and batch work costs nothing.
+        assert await placed() == [(INTERACTIVE, 2), (BATCH, 2)]
+        assert (await get_budget(r, "u")).budget_spent == 10
+        await set_budget(r, "u", 0)
+        assert await placed() == [(INTERACTIVE, 2), (BATCH, 2)]
+    async with rig(tmp_path) as r:
+        budget = (await state(r)).user_budgets[0]
+        assert (budget.user_id, budget.budget_spent) == ("u", 10), "a restart knows in which band each was placed"
+
+
 async def test_a_cap_on_the_state_says_that_it_cut(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         for n in range(3):
