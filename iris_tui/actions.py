@@ -90,6 +90,10 @@ ACTIONS: Final[tuple[Action, ...]] = (
         menu="d", footer=30, kinds=("job", "task", "attempt"),
     ),
     Action(
+        id="jobs.explain", title="Explain why it waits", keys=("w",), command="explain", arguments="[ID]",
+        cli="iris-core {at} {noun} explain {id}", menu="w", kinds=("job", "task"),
+    ),
+    Action(
         id="jobs.spec", title="Show the submitted request", keys=("y",), command="spec", arguments="[ID]",
         cli="iris-core {at} rpc controller get-job-status --job-id {job}", menu="y", kinds=("job", "task", "attempt"),
     ),

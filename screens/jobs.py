@@ -359,6 +359,9 @@ class JobsScreen(ConsoleScreen):
     def do_describe(self, text: str) -> None:
         self._page(self._target(text), "describe")
 
+    def do_explain(self, text: str) -> None:
+        self._page(self._target(text), "explain")
+
     def do_spec(self, text: str) -> None:
         self._page(self._target(text), "spec")
 
@@ -368,7 +371,8 @@ class JobsScreen(ConsoleScreen):
 
         if target is None:
             return
-        page = jobs_pages.spec(self.session, target) if what == "spec" else jobs_pages.describe(self.session, target)
+        pages = {"spec": jobs_pages.spec, "describe": jobs_pages.describe, "explain": jobs_pages.explain}
+        page = pages[what](self.session, target)
         self.app.push_screen(TextPage(self.session, page.title, page.load, command=page.command))
 
     # --- changing ----------------------------------------------------------------------------------------------------

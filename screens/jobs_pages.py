@@ -1,8 +1,8 @@
-"""Describe and spec: what is known of a job, task or attempt as pages of text."""
+"""Describe, explain and spec: what is known of a job, task or attempt as pages of text."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from iris_core.model.text import cell_width, one_line, visible
 
 if TYPE_CHECKING:
     from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+    from iris_core.wire.gen.iris.v1 import explain_pb2
     from iris_tui.pages import Lines
     from iris_tui.session import Session
     from screens.jobs_target import Target
@@ -57,6 +58,34 @@ def describe(session: Session, target: Target) -> Page:
 
     name = target.id
     return Page(f"Describe {one_line(name)}", load, f"iris-core {session.selector} {target.kind} describe {name}")
+
+
+def explain(session: Session, target: Target) -> Page:
+    """Why a job or task waits, counted when asked. An attempt does not wait: its task is explained."""
+
+    async def load() -> Lines:
+        from iris_core.live.explained import facts, tables
+
+        found = await _explanation(session, target)
+        lines = [_pair("Job" if target.kind == "job" else "Task", one_line(found.subject))]
+        lines += [_pair(label, text, Tone.WAIT if label == "Cause" else Tone.PLAIN) for label, text in facts(found)]
+        for table in tables(found):
+            lines.append(("", Tone.PLAIN))
+            lines += _aligned(table.titles, table.right, [[visible(cell) for cell in row] for row in table.rows])
+        return lines
+
+    noun, name = ("job", target.id) if target.kind == "job" else ("task", target.task or target.id)
+    return Page(f"Explain {one_line(name)}", load, f"iris-core {session.selector} {noun} explain {name}")
+
+
+async def _explanation(session: Session, target: Target) -> explain_pb2.Explanation:
+    from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+
+    if target.kind == "job":
+        job = pb.ExplainJobRequest(job_id=target.id)
+        return (await session.client.call("ControllerService/ExplainJob", job, pb.ExplainJobResponse)).explanation
+    task = pb.ExplainTaskRequest(task_id=target.task or target.id)
+    return (await session.client.call("ControllerService/ExplainTask", task, pb.ExplainTaskResponse)).explanation
 
 
 def spec(session: Session, target: Target) -> Page:
@@ -206,13 +235,21 @@ def _table(
     """Rows in columns as wide as they need; the last column is never cut."""
     columns = [specs[name] for name in names]
     cells = [[head(row), *(column.text(row, now_ms) for column in columns)] for row in rows]
-    titles = [title, *(column.title for column in columns)]
-    widths = [max(cell_width(text) for text in column) for column in zip(titles, *cells, strict=True)]
-
-    def line(texts: list[str]) -> str:
-        padded = [text + " " * (width - cell_width(text)) for text, width in zip(texts, widths, strict=True)]
-        return "  ".join(padded).rstrip()
-
+    texts = _aligned((title, *(column.title for column in columns)), frozenset(), cells)
     tone = specs["state"].tone
     assert tone is not None
-    return [(line(titles), Tone.DIM), *((line(texts), tone(row)) for texts, row in zip(cells, rows, strict=True))]
+    return [texts[0], *((text, tone(row)) for (text, _), row in zip(texts[1:], rows, strict=True))]
+
+
+def _aligned(titles: Sequence[str], right: Container[str], rows: Sequence[Sequence[str]]) -> list[tuple[str, Tone]]:
+    """Headings and rows in columns as wide as they need."""
+    widths = [max(cell_width(text) for text in column) for column in zip(titles, *rows, strict=True)]
+
+    def line(texts: Sequence[str]) -> str:
+        cells = [
+            " " * (width - cell_width(text)) + text if title in right else text + " " * (width - cell_width(text))
+            for text, width, title in zip(texts, widths, titles, strict=True)
+        ]
+        return "  ".join(cells).rstrip()
+
+    return [(line(titles), Tone.DIM), *((line(row), Tone.PLAIN) for row in rows)]

@@ -19,6 +19,7 @@ from iris_core.model.regex import compile_content_regex
 from iris_core.model.states import ACTIVE, JOB_TERMINAL
 from iris_core.wire.gen.iris.v1 import common_pb2 as common
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+from iris_core.wire.gen.iris.v1 import explain_pb2
 from iris_core.wire.gen.iris.v1 import logs_pb2 as logs
 
 
@@ -61,6 +62,8 @@ class FakeClient:
         self.tasks: dict[str, pb.TaskStatus] = {}
         self.attempts: dict[str, list[pb.AttemptStatus]] = {}
         self.requests: dict[str, pb.LaunchJobRequest] = {}
+        self.explanations: dict[str, explain_pb2.Explanation] = {}
+        """By the id of a job or task."""
         self.history: list[pb.JobStatus] = []
         self.lines: list[logs.StoredLine] = []
         self.calls: list[Call] = []
@@ -335,6 +338,18 @@ class FakeClient:
         return pb.GetJobStatusResponse(
             job=job, request=self.requests.get(job.job_id, pb.LaunchJobRequest(name=job.job_id))
         )
+
+    def _explain_job(self, request: pb.ExplainJobRequest) -> pb.ExplainJobResponse:
+        return pb.ExplainJobResponse(explanation=self._explained(request.job_id))
+
+    def _explain_task(self, request: pb.ExplainTaskRequest) -> pb.ExplainTaskResponse:
+        return pb.ExplainTaskResponse(explanation=self._explained(request.task_id))
+
+    def _explained(self, name: str) -> explain_pb2.Explanation:
+        found = self.explanations.get(name)
+        if found is None:
+            raise RpcFailed("NOT_FOUND", f"nothing is known of {name}", code="not_found")
+        return found
 
     def _terminate_job(self, request: pb.TerminateJobRequest) -> pb.TerminateJobResponse:
         return pb.TerminateJobResponse(job_ids=self._end(request.job_id, common.JOB_STATE_KILLED))

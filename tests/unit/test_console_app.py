@@ -15,6 +15,7 @@ from iris_core.contracts import ConnectFailed, RpcFailed
 from iris_core.live.watch import Link
 from iris_core.model.errors import ModelError
 from iris_core.model.states import TaskState
+from iris_core.wire.gen.iris.v1 import explain_pb2
 from iris_tui.actions import ACTIONS, BY_ID
 from iris_tui.app import IrisApp
 from iris_tui.gate import GatePlan, GateScreen, GateTarget, MenuScreen, QuitScreen
@@ -879,6 +880,28 @@ async def test_the_spec_shows_the_request_and_no_secret() -> None:
         await rig.keys("y")
         await rig.until(lambda: "llama 8b.yaml" in rig.screen_text())
         assert "WANDB_API_KEY: <redacted>" in rig.screen_text()
+
+
+async def test_explain_shows_the_cause_the_funnel_and_who_holds_what_is_missing() -> None:
+    async with console() as rig:
+        found = explain_pb2.Explanation(subject="/eve/stuck", verdict=explain_pb2.EXPLAIN_VERDICT_WAITS, workers=3)
+        found.cause = "needs 8 cores free: the most on one of 2 workers is 4 of 16"
+        found.funnel.add(name="health", wants="healthy", left=2, more=1).found.add(value="dead", workers=1)
+        found.funnel.add(name="cpu", wants="8 cores", needed=8_000, most_free=4_000, most_total=16_000)
+        found.blocked.add(worker_id="w1", step="cpu", missing=4_000).holders.add(
+            task_id="/dan/\x1b[31mbig/0", held=12_000
+        )
+        rig.client.explanations["/eve/stuck"] = found
+        await rig.row("/eve/stuck")
+        await rig.keys("w")
+        await rig.until(lambda: found.cause in rig.screen_text())
+        shown = rig.lines()
+        assert any(line.split()[:4] == ["health", "healthy", "2", "+1"] for line in shown)
+        assert any("most free 4 of 16" in line for line in shown)
+        assert any("/dan/\u241b[31mbig/0 (12)" in line for line in shown), rig.screen_text()
+        await rig.keys("escape")
+        rig.app.run_command("explain /eve/stuck/0:1")
+        await rig.until(lambda: "nothing is known of /eve/stuck/0" in rig.screen_text())
 
 
 async def test_describe_names_attempts_exit_and_signal() -> None:
