@@ -348,6 +348,8 @@ class Worker:
         info.details["enforcement"] = self._enforcement
         info.details["attempts"] = str(len(self._agent.attempts))
         info.details["spool_bytes"] = str(self._spool.size)
+        if self._asked_to_stop.is_set():
+            info.details["stopping"] = "true"
         return info
 
 
