@@ -18,6 +18,13 @@ COMMANDS = {
     "list": Lazy("iris_core.cli.cluster:list_clusters", "List the clusters that --cluster knows."),
     "start": Lazy("iris_core.cli.cluster_start:start", "Start a cluster on this machine and keep it until Ctrl-C."),
     "status": Lazy("iris_core.cli.cluster:status", "Show whether the controller answers, and how its workers are."),
+    "create-slice": Lazy(
+        "iris_core.cli.slices:create_slice", "Make one slice of a scale group, outside the autoscaler's care."
+    ),
+    "delete-slice": Lazy(
+        "iris_core.cli.slices:delete_slice", "Delete a slice: what runs there is stopped and tried again elsewhere."
+    ),
+    "vm": Lazy("iris_core.cli.vm:vm", "Look at the machines that the autoscaler makes."),
     "controller": Lazy("iris_core.cli.cluster_start:controller", "Run a controller."),
 }
 
