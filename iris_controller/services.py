@@ -34,8 +34,9 @@ from iris_core.live.clock import SystemClock
 from providers.objects import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from iris_controller.autoscaling.groups import GroupState
     from iris_controller.boot import Opened
     from iris_controller.finelog_process import FinelogProcess
     from iris_controller.loop import ControllerLoop
@@ -96,7 +97,7 @@ class Services:
             config.max_active_tasks,
             revision_date(),
         )
-        self._explain = ExplainService(loop, opened.readers, self._submits, self.hub.revision)
+        self._explain = ExplainService(loop, opened.readers, self._submits, self._group_states, self.hub.revision)
         self._cluster = ClusterService(loop, self.sessions, self._tasks, about, self.hub.revision)
         self._budgets = BudgetService(loop, once)
         self._users = UserService(loop, config.admin_users)
@@ -111,6 +112,10 @@ class Services:
     def _revision(self) -> common_pb2.Revision:
         # The hub is made after the services that ask it.
         return self.hub.revision()
+
+    def _group_states(self) -> Sequence[GroupState]:
+        # The autoscaler comes when the port is open, or not at all.
+        return self.autoscaler.scaler.states() if self.autoscaler.scaler is not None else ()
 
     def register(self, router: Router) -> None:
         """Makes the router answer every RPC of the controller."""

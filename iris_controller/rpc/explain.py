@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
+from iris_controller.autoscaling.demand import demand_for
+from iris_controller.autoscaling.verdict import job_feasibility, verdicts
 from iris_controller.rpc.errors import denied, not_found, precondition
 from iris_controller.rpc.explain_view import fill
 from iris_controller.rpc.roles import ACCESS
 from iris_controller.rpc.what_if import thought
-from iris_controller.scheduling.explain import ClusterView, explain
+from iris_controller.scheduling.explain import ClusterView, Verdict, explain
 from iris_controller.state import submit
 from iris_controller.store.reads import one_job, one_task, similar_jobs
 from iris_core.model.ids import JobId, TaskId
@@ -24,10 +27,12 @@ from iris_core.wire.gen.iris.v1 import controller_pb2, explain_pb2
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from iris_controller.autoscaling.groups import GroupState
     from iris_controller.loop import ControllerLoop
     from iris_controller.rpc.auth import Identity
     from iris_controller.rpc.dispatch import Call, Router
     from iris_controller.rpc.submitting import SubmitService
+    from iris_controller.scheduling.explain import Explanation
     from iris_controller.state.records import Job
     from iris_controller.store.reads import Readers
     from iris_core.wire.gen.iris.v1 import common_pb2
@@ -39,18 +44,20 @@ HISTORY: Final = 5
 
 
 class ExplainService:
-    """See the module."""
+    """See the module. `states` are the scale groups as the autoscaler sees them now, none without one."""
 
     def __init__(
         self,
         loop: ControllerLoop,
         readers: Readers,
         submits: SubmitService,
+        states: Callable[[], Sequence[GroupState]],
         revision: Callable[[], common_pb2.Revision],
     ) -> None:
         self._model = loop.model
         self._readers = readers
         self._submits = submits
+        self._states = states
         self._revision = revision
         self._slots = asyncio.Semaphore(AT_ONCE)
 
@@ -201,13 +208,23 @@ class ExplainService:
         task = identity.task
         async with self._slots:
             view = ClusterView.of(self._model, ((job, tasks),))
+            states = self._states()
             answer.revision.CopyFrom(self._revision())
-            found = await asyncio.to_thread(explain, view, job, tasks)
+            found = await asyncio.to_thread(_explained, view, job, tasks, states)
         answer.verdict = cast("explain_pb2.ExplainVerdict", int(found.verdict))
         answer.cause = found.cause
         answer.notes.extend(found.notes)
         fill(answer, found, lambda name: task is None or name.startswith(f"{task.job_id}/"))
         return answer
+
+
+def _explained(view: ClusterView, job: Job, tasks: int, states: Sequence[GroupState]) -> Explanation:
+    demand = demand_for(job, tasks)
+    found = explain(view, job, tasks, verdicts(demand, states))
+    never = job_feasibility(demand, states) if states and found.verdict is Verdict.NEVER_FITS else ""
+    return (
+        replace(found, notes=(*found.notes, f"no scale group could make a worker for it: {never}")) if never else found
+    )
 
 
 def _ended(state: str, error: str) -> str:

@@ -41,6 +41,10 @@ def fill(into: explain_pb2.Explanation, found: Explanation, may_see: Callable[[s
             holders=[explain_pb2.BlockHolder(task_id=h.task_id, held=h.held, ended=h.ended) for h in shown],
             other_holders=worker.others + len(worker.holders) - len(shown),
         )
+    for verdict in found.scale_groups:
+        into.scale_groups.add(
+            scale_group=verdict.group, verdict=verdict.word, reason=verdict.reason, can_ever=verdict.can_ever
+        )
     into.place.CopyFrom(
         explain_pb2.QueuePlace(
             requested_band=band_to_wire(place.requested),

@@ -29,8 +29,9 @@ from iris_controller.state.budgets import budget_user, effective_band
 from iris_core.model.quantities import format_cpu, format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from iris_controller.autoscaling.verdict import GroupVerdict
     from iris_controller.scheduling.blockers import Blocked
     from iris_controller.scheduling.funnel import GangGroup, Step
     from iris_controller.scheduling.order import OrderKey
@@ -52,7 +53,7 @@ class Verdict(IntEnum):
     WAITS = 2
     """There is none now, and there can be."""
     NEVER_FITS = 3
-    """Not even if every worker of this fleet were healthy and idle."""
+    """Not even if every worker were healthy and idle, nor on one that a scale group could make."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +111,19 @@ class Explanation:
     blocked: tuple[Blocked, ...] = ()
     """Who holds what is missing where it is nearest to fitting."""
     notes: tuple[str, ...] = ()
+    scale_groups: tuple[GroupVerdict, ...] = ()
 
 
-def explain(view: ClusterView, job: Job, tasks: int) -> Explanation:
-    """Explains `tasks` pending tasks of a job, which is in `view.waiting` or would be."""
+def explain(view: ClusterView, job: Job, tasks: int, scale_groups: Sequence[GroupVerdict] = ()) -> Explanation:
+    """Explains `tasks` pending tasks of a job, which is in `view.waiting` or would be.
+
+    `scale_groups` are the answers of the groups that may make workers for it.
+    """
     asked = Asked.of(job.spec, tasks)
     judged = judge(view.fleet, asked)
     funnel = count(judged)
     where = place(view, job)
-    verdict = verdict_of(asked, funnel)
+    verdict = verdict_of(asked, funnel, scale_groups)
     return Explanation(
         cause=cause_of(asked, funnel) + _turn(verdict, where),
         verdict=verdict,
@@ -127,6 +132,7 @@ def explain(view: ClusterView, job: Job, tasks: int) -> Explanation:
         place=where,
         blocked=blockers(judged, funnel),
         notes=tuple(_notes(asked, funnel)),
+        scale_groups=tuple(scale_groups),
     )
 
 
@@ -174,8 +180,8 @@ def _effective(view: ClusterView, job: Job) -> PriorityBand:
     return effective_band(job.spec.band, view.budgets[user].limit, view.spent.get(user, 0))
 
 
-def verdict_of(asked: Asked, funnel: Funnel) -> Verdict:
-    """Whether it would run now, wait, or never fit."""
+def verdict_of(asked: Asked, funnel: Funnel, scale_groups: Sequence[GroupVerdict] = ()) -> Verdict:
+    """Whether it would run now, wait, or never fit: on no worker that is there, and none that could be made."""
     if asked.group_by:
         if any(not group.missing for group in funnel.groups):
             return Verdict.RUNS_NOW
@@ -184,7 +190,9 @@ def verdict_of(asked: Asked, funnel: Funnel) -> Verdict:
         if funnel.fits:
             return Verdict.RUNS_NOW
         possible = funnel.capable > 0
-    return Verdict.WAITS if possible or not funnel.workers else Verdict.NEVER_FITS
+    if possible or any(group.can_ever for group in scale_groups):
+        return Verdict.WAITS
+    return Verdict.NEVER_FITS if funnel.workers or scale_groups else Verdict.WAITS
 
 
 # The cause ----------------------------------------------------------------------------------------------------

@@ -97,8 +97,8 @@ def _place(place: pb.QueuePlace) -> list[tuple[str, str]]:
 
 
 def tables(found: pb.Explanation) -> list[Table]:
-    """The funnel, a gang's groups, and who holds what is missing; those that have anything to say."""
-    return [table for table in (_funnel(found), _groups(found), _blocked(found)) if table.rows]
+    """The funnel, a gang's groups, who holds what is missing, what could be made; those that have anything to say."""
+    return [table for table in (_funnel(found), _groups(found), _blocked(found), _machines(found)) if table.rows]
 
 
 def _funnel(found: pb.Explanation) -> Table:
@@ -143,6 +143,11 @@ def _blocked(found: pb.Explanation) -> Table:
             holders.append(f"{worker.other_holders} more")
         rows.append((worker.worker_id, f"{amount(worker.step, worker.missing)} {worker.step}", ", ".join(holders)))
     return Table(("NEAREST", "LACKS", "HELD BY"), frozenset(), rows)
+
+
+def _machines(found: pb.Explanation) -> Table:
+    rows = [(group.scale_group, group.verdict.replace("_", " "), group.reason) for group in found.scale_groups]
+    return Table(("SCALE GROUP", "SAYS", "WHY"), frozenset(), rows)
 
 
 def amount(step: str, value: int) -> str:

@@ -318,3 +318,35 @@ async def test_a_rehearsal_says_what_a_submit_would_come_to_and_leaves_nothing(t
         wrong.priority_band = 77  # type: ignore[assignment]
         with pytest.raises(RpcFailed, match="priority band 77 is unknown"):
             await rehearse(r, wrong)
+
+
+GROUPS = """
+name: rig
+platform: {local: }
+controller: {local: {port: 0}}
+worker_provider: {}
+scale_groups:
+  small:
+    num_vms: 1
+    max_slices: 2
+    resources: {cpu: 2, ram: 2GB}
+    zones: [eu-west4-a]
+"""
+
+
+async def test_each_scale_group_has_its_say(tmp_path: Path) -> None:
+    async with rig(tmp_path, GROUPS) as r:
+        fits = await rehearse(r, asked("/u/a", cpu=1, region="eu-west4"))
+        assert [(g.scale_group, g.verdict, g.reason, g.can_ever) for g in fits.scale_groups] == [
+            ("small-eu-west4-a", "available", "it may make 2 more", True)
+        ]
+        assert fits.verdict == WAITS
+        large = await rehearse(r, asked("/u/b", cpu=8, region="eu-west4"))
+        assert [(g.verdict, g.can_ever) for g in large.scale_groups] == [("insufficient_resources", False)]
+        assert large.verdict == NEVER
+        found = await pending(r, asked("/u/c", region="eu-wset4"))
+        assert [(g.verdict, g.reason) for g in found.scale_groups] == [
+            ("no_matching_group", "it is not region=eu-wset4")
+        ]
+        assert found.verdict == NEVER
+        assert any("eu-west4" in note for note in found.notes), found.notes

@@ -117,6 +117,16 @@ def test_a_gang_shows_its_groups(world: World) -> None:
     ]
 
 
+def test_scale_groups_have_their_say(world: World) -> None:
+    found = explanation()
+    found.scale_groups.add(
+        scale_group="h100-eu", verdict="at_max_slices", reason="at its maximum of 2 slices", can_ever=True
+    )
+    world.client.answer("ExplainJob", pb.ExplainJobResponse(explanation=found))
+    out = world.cli("job", "explain", "/ada/train").out
+    assert out.endswith("\nSCALE GROUP  SAYS           WHY\nh100-eu      at max slices  at its maximum of 2 slices\n")
+
+
 def test_machine_formats(world: World) -> None:
     one = json.loads(world.cli("job", "explain", "/ada/train", "-o", "json").out)
     assert one["verdict"] == "waits" and one["fits"] == 0 and one["constraints"] == ["region=eu"]

@@ -137,8 +137,20 @@ class QueuePlace(_message.Message):
     queue: int
     def __init__(self, requested_band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ..., effective_band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ..., user_id: _Optional[str] = ..., budget_spent: _Optional[int] = ..., budget_limit: _Optional[int] = ..., position: _Optional[int] = ..., queue: _Optional[int] = ...) -> None: ...
 
+class ScaleGroupVerdict(_message.Message):
+    __slots__ = ("scale_group", "verdict", "reason", "can_ever")
+    SCALE_GROUP_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    CAN_EVER_FIELD_NUMBER: _ClassVar[int]
+    scale_group: str
+    verdict: str
+    reason: str
+    can_ever: bool
+    def __init__(self, scale_group: _Optional[str] = ..., verdict: _Optional[str] = ..., reason: _Optional[str] = ..., can_ever: _Optional[bool] = ...) -> None: ...
+
 class Explanation(_message.Message):
-    __slots__ = ("subject", "verdict", "cause", "notes", "what_if", "state", "tasks", "pending", "resources", "constraints", "workers", "fits", "capable", "released", "funnel", "preferences", "group_by", "gang_size", "groups", "groups_total", "blocked", "place", "scheduler_reason", "warnings", "revision")
+    __slots__ = ("subject", "verdict", "cause", "notes", "what_if", "state", "tasks", "pending", "resources", "constraints", "workers", "fits", "capable", "released", "funnel", "preferences", "group_by", "gang_size", "groups", "groups_total", "blocked", "place", "scheduler_reason", "warnings", "revision", "scale_groups")
     SUBJECT_FIELD_NUMBER: _ClassVar[int]
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
@@ -164,6 +176,7 @@ class Explanation(_message.Message):
     SCHEDULER_REASON_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    SCALE_GROUPS_FIELD_NUMBER: _ClassVar[int]
     subject: str
     verdict: ExplainVerdict
     cause: str
@@ -189,4 +202,5 @@ class Explanation(_message.Message):
     scheduler_reason: str
     warnings: _containers.RepeatedScalarFieldContainer[str]
     revision: _common_pb2.Revision
-    def __init__(self, subject: _Optional[str] = ..., verdict: _Optional[_Union[ExplainVerdict, str]] = ..., cause: _Optional[str] = ..., notes: _Optional[_Iterable[str]] = ..., what_if: _Optional[_Iterable[str]] = ..., state: _Optional[str] = ..., tasks: _Optional[int] = ..., pending: _Optional[int] = ..., resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., constraints: _Optional[_Iterable[_Union[_common_pb2.Constraint, _Mapping]]] = ..., workers: _Optional[int] = ..., fits: _Optional[int] = ..., capable: _Optional[int] = ..., released: _Optional[int] = ..., funnel: _Optional[_Iterable[_Union[FunnelStep, _Mapping]]] = ..., preferences: _Optional[_Iterable[_Union[Preference, _Mapping]]] = ..., group_by: _Optional[str] = ..., gang_size: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GangGroup, _Mapping]]] = ..., groups_total: _Optional[int] = ..., blocked: _Optional[_Iterable[_Union[BlockedWorker, _Mapping]]] = ..., place: _Optional[_Union[QueuePlace, _Mapping]] = ..., scheduler_reason: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ..., revision: _Optional[_Union[_common_pb2.Revision, _Mapping]] = ...) -> None: ...
+    scale_groups: _containers.RepeatedCompositeFieldContainer[ScaleGroupVerdict]
+    def __init__(self, subject: _Optional[str] = ..., verdict: _Optional[_Union[ExplainVerdict, str]] = ..., cause: _Optional[str] = ..., notes: _Optional[_Iterable[str]] = ..., what_if: _Optional[_Iterable[str]] = ..., state: _Optional[str] = ..., tasks: _Optional[int] = ..., pending: _Optional[int] = ..., resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., constraints: _Optional[_Iterable[_Union[_common_pb2.Constraint, _Mapping]]] = ..., workers: _Optional[int] = ..., fits: _Optional[int] = ..., capable: _Optional[int] = ..., released: _Optional[int] = ..., funnel: _Optional[_Iterable[_Union[FunnelStep, _Mapping]]] = ..., preferences: _Optional[_Iterable[_Union[Preference, _Mapping]]] = ..., group_by: _Optional[str] = ..., gang_size: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GangGroup, _Mapping]]] = ..., groups_total: _Optional[int] = ..., blocked: _Optional[_Iterable[_Union[BlockedWorker, _Mapping]]] = ..., place: _Optional[_Union[QueuePlace, _Mapping]] = ..., scheduler_reason: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ..., revision: _Optional[_Union[_common_pb2.Revision, _Mapping]] = ..., scale_groups: _Optional[_Iterable[_Union[ScaleGroupVerdict, _Mapping]]] = ...) -> None: ...
