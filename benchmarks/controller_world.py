@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.measure import Sample
-from iris_controller.scheduling.plan import Plan, Planner
+from iris_controller.scheduling.plan import Planner
+from iris_controller.scheduling.plans import Plan
 from iris_controller.state import kernel, submit
 from iris_controller.state.model import Model
 from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import ChildrenPolicy, JobSpec, Worker
 from iris_controller.store import encode
 from iris_controller.store.database import migrate, open_writer
+from iris_controller.ticker import apply_plan
 from iris_core.model.bands import PriorityBand
 from iris_core.model.constraints import parse_constraint
 from iris_core.model.resources import Resources
@@ -107,18 +109,15 @@ class World:
         return job_id
 
     def assign(self, o: Overlay, plan: Plan) -> None:
-        for job_id, index, worker_id, band in plan.assignments:
-            task = o.task(job_id, index)
-            assert task is not None
-            kernel.assign(o, task, worker_id, f"{next(self._uids):016x}", self.now_ms, band)
+        apply_plan(o, plan, lambda: f"{next(self._uids):016x}", self.now_ms)
 
     def tick(self) -> int:
         """Places all that fits, slice after slice, each durable. Returns how many."""
         placed = 0
         while True:
             plan = self.planner.plan(self.model)
-            placed += len(plan.assignments)
-            if plan.assignments:
+            placed += plan.size
+            if plan.size:
                 self.batch(lambda o, plan=plan: self.assign(o, plan))  # type: ignore[misc]
             if plan.done:
                 return placed

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from iris_controller.scheduling.plan import Planner
+from iris_controller.scheduling.plans import Plan
 from iris_controller.state import kernel
 from iris_controller.state.model import Changes, Model
 from iris_controller.state.overlay import Overlay
@@ -49,10 +50,7 @@ class SchedulerTicker:
         self._wanted = not plan.done
         self._said = self._unsaid | plan.reasons
         self._unsaid = {}
-        for job_id, index, worker_id, band in plan.assignments:
-            task = overlay.task(job_id, index)
-            if task is not None:
-                kernel.assign(overlay, task, worker_id, secrets.token_hex(8), now_ms, band)
+        apply_plan(overlay, plan, lambda: secrets.token_hex(8), now_ms)
         return self._said
 
     def dropped(self) -> None:
@@ -64,3 +62,16 @@ class SchedulerTicker:
         self._said = {}
         if changes and self._model.pending:
             self._wanted = True
+
+
+def apply_plan(overlay: Overlay, plan: Plan, uid: Callable[[], str], now_ms: int) -> None:
+    """Has the kernel do what a slice says; what does not hold any more is left out. `uid` gives a new attempt's each time."""
+    for job_id, index, worker_id, band in plan.assignments:
+        task = overlay.task(job_id, index)
+        if task is not None:
+            kernel.assign(overlay, task, worker_id, uid(), now_ms, band)
+    for gang in plan.gangs:
+        kernel.assign_gang(overlay, gang.job_id, [(*place, uid()) for place in gang.places], now_ms, gang.band)
+    for eviction in plan.evictions:
+        places = [(*place, uid()) for place in eviction.places]
+        kernel.displace(overlay, eviction.job_id, places, eviction.victims, eviction.band, now_ms)

@@ -125,13 +125,6 @@ class SubmitService:
         check_freshness(request, job, self._build_date)
         blobs = take_blobs(request)
         spec, files = spec_of(request, job, call.identity, self._seal)
-        if spec.group_by:
-            raise precondition(
-                str(job),
-                "gangs are not placed yet",
-                code="gangs_not_placed",
-                hint="submit it without coscheduling if its tasks may run apart",
-            )
         new = submit.NewJob(
             job_id=str(job),
             submitting_user=call.identity.user_id,

@@ -8,52 +8,30 @@ for the planner, read a clock, or draw a random number.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from iris_controller.scheduling.changelog import ChangeLog
+from iris_controller.scheduling.displacing import Displacer
+from iris_controller.scheduling.gangs import GangKey, GangShape
 from iris_controller.scheduling.order import order_key
+from iris_controller.scheduling.plans import Assignment, GangPlacement, Plan
 from iris_controller.scheduling.reasons import over_budget, reason_for
 from iris_controller.scheduling.shape import Shape, ShapeKey, shape_key
 from iris_controller.scheduling.snapshot import Fleet
 from iris_controller.scheduling.turns import Bucket, Turns, User
 from iris_controller.state.budgets import budget_user, task_value
+from iris_controller.state.model import Model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from iris_controller.state.model import Model
     from iris_controller.state.records import Job
-    from iris_core.model.bands import PriorityBand
 
 MAX_ASSIGNMENTS: Final = 1_000
 """Most assignments in one slice (DESIGN §4)."""
 
-GANG_WAITS: Final = "gangs are not placed yet"
-
 _BUDGET_EVERY: Final = 32
 """Placements between two looks at the budget."""
-
-
-class Assignment(NamedTuple):
-    """One task for one worker. `band` is the effective one, with which `kernel.assign` stamps the task."""
-
-    job_id: str
-    task_index: int
-    worker_id: str
-    band: PriorityBand
-
-
-@dataclass(slots=True)
-class Plan:
-    """One slice. `assignments` are for `kernel.assign` in that order: bands by importance, inside each the users in turn.
-
-    `reasons` are the lines that changed, for `Model.reasons` where the job still has pending tasks. One that is not there when the
-    next slice is planned is said again. `done` says that nothing more fits now.
-    """
-
-    assignments: list[Assignment] = field(default_factory=list)
-    reasons: dict[str, str] = field(default_factory=dict)
-    done: bool = True
 
 
 class Planner:
@@ -64,19 +42,22 @@ class Planner:
     """
 
     def __init__(self) -> None:
-        self._model: Model | None = None
-        self._reset()
+        self._reset(Model())
 
-    def _reset(self) -> None:
+    def _reset(self, model: Model) -> None:
+        self._model = model
         self._fleet = Fleet()
         self._turns = Turns()
-        self._shapes: dict[ShapeKey, Shape] = {}
+        self._shapes: dict[ShapeKey | GangKey, Shape] = {}
         self._buckets: dict[str, Bucket] = {}
         self._log: list[str] = []
         """Workers that may have got room, oldest first; `_log_start` is the position of the first."""
         self._log_start = 0
         self._woken = 0
         """Position in the log up to which closed shapes have been woken."""
+        self._touched = ChangeLog()
+        """Workers on which anything changed, for gangs and for evictions."""
+        self._displacer = Displacer(model, self._fleet.nodes, self._touched)
         self._charged: dict[str, None] = {}
         self._taken: dict[str, int] = {}
         self._spenders: dict[str, None] = {}
@@ -99,19 +80,22 @@ class Planner:
         self._take_in(model)
         plan = Plan()
         while (bucket := self._turns.first()) is not None:
-            if len(plan.assignments) >= max_assignments or not budget():
+            if plan.size >= max_assignments or not budget():
                 plan.done = False
                 break
-            self._serve(model, bucket, plan, max_assignments, budget)
+            if isinstance(bucket.line.shape, GangShape):
+                self._serve_gang(model, bucket, bucket.line.shape, plan)
+            else:
+                self._serve(model, bucket, plan, max_assignments, budget)
         plan.reasons = self._saying
         if plan.done:
             # Every search has ended and knows all of it.
             self._log_start = self._now
             self._log.clear()
         self._last = plan
-        if plan.assignments:
-            first = plan.assignments[0]
-            self._last_number = model.tasks[first.job_id][first.task_index].attempt_number
+        first = plan.first()
+        if first is not None:
+            self._last_number = model.tasks[first[0]][first[1]].attempt_number
         return plan
 
     def unplaced(self) -> Iterator[tuple[str, bool]]:
@@ -127,8 +111,7 @@ class Planner:
 
     def _take_in(self, model: Model) -> None:
         if model is not self._model:
-            self._reset()
-            self._model = model
+            self._reset(model)
             workers: set[str] = set(model.workers)
             jobs: set[str] = set(model.pending)
             users: set[str] = set()
@@ -160,9 +143,10 @@ class Planner:
 
     def _was_dropped(self, model: Model) -> bool:
         """Whether the last slice has not come to be."""
-        if not self._last.assignments:
+        first = self._last.first()
+        if first is None:
             return False
-        task = model.task(*self._last.assignments[0][:2])
+        task = model.task(*first)
         return task is not None and task.attempt_number == self._last_number
 
     def _take_in_workers(self, model: Model, workers: set[str]) -> None:
@@ -176,6 +160,9 @@ class Planner:
         if len(self._log) > 2 * len(self._fleet.nodes) + 1_000:
             self._log_start += len(self._log)
             self._log.clear()
+        self._touched.trim(2 * len(self._fleet.nodes) + 1_000)
+        self._touched.add(workers)
+        self._displacer.begin(workers, self._turns.ranks())
         self._wake(version != self._fleet.version)
 
     @property
@@ -186,7 +173,7 @@ class Planner:
         """Opens the closed shapes that the latest changes may have made room or another reason for."""
         new = self._log[max(0, self._woken - self._log_start) :] if self._woken >= self._log_start else None
         self._woken = now = self._now
-        if not fleet_changed and new is not None and not new:
+        if not fleet_changed and new is not None and not new and not self._displacer.hopeful:
             return
         nodes = [self._fleet.nodes[w] for w in new if w in self._fleet.nodes] if new is not None else []
         cpu = max((n.cpu for n in nodes), default=-1)
@@ -200,6 +187,8 @@ class Planner:
                 self._open(shape)
             else:
                 shape.seen = now
+                if self._displacer.may_help(shape):
+                    self._open(shape)
 
     def _open(self, shape: Shape) -> None:
         shape.reopen()
@@ -216,35 +205,37 @@ class Planner:
         user = self._turns.users.get(user_id)
         if user is not None:
             for bucket in self._turns.spends(user, model.budget_of(user_id), model.spent.get(user_id, 0)):
-                self._tell(bucket)
+                self._reconsider(bucket)
 
     def _sync(self, model: Model, job: Job) -> None:
         """Makes the bucket of a job with pending tasks agree with the model."""
         job_id = job.job_id
-        if job.spec.group_by:
-            self._forget(job_id)
-            if model.reasons.get(job_id, "") != GANG_WAITS:
-                self._saying[job_id] = GANG_WAITS
-            return
-        key = order_key(job)
+        key, asked = order_key(job), _asked(job, len(model.pending[job_id]))
         bucket = self._buckets.get(job_id)
-        if bucket is not None and bucket.key != key:
+        if bucket is not None and (bucket.key != key or bucket.line.shape is not self._shapes.get(asked)):
             self._forget(job_id)
             bucket = None
         if bucket is None:
             value, band = task_value(job.spec.resources), job.spec.band.resolve(None)
             user = self._user(model, budget_user(job))
-            bucket = self._buckets[job_id] = self._turns.add(job_id, key, value, band, user, self._shape(job))
+            bucket = self._buckets[job_id] = self._turns.add(job_id, key, value, band, user, self._shape(asked))
         bucket.reason = model.reasons.get(job_id, "")
+        self._reconsider(bucket)
+
+    def _reconsider(self, bucket: Bucket) -> None:
+        """A bucket came, or is served in another band: where others of its shape found no room it may have somebody to evict."""
+        shape = bucket.line.shape
+        if not shape.open and self._displacer.any_below(bucket.line.lane.seat.band):
+            self._open(shape)
         self._tell(bucket)
 
-    def _shape(self, job: Job) -> Shape:
-        key = shape_key(job.spec)
+    def _shape(self, key: ShapeKey | GangKey) -> Shape:
         shape = self._shapes.get(key)
         if shape is None:
-            group = self._fleet.group(key[3], key[2] is not None)
+            asked = key[0] if len(key) == 3 else key
+            group = self._fleet.group(asked[3], asked[2] is not None)
             group.shapes += 1
-            shape = self._shapes[key] = Shape(key, group)
+            shape = self._shapes[key] = GangShape(key, group) if len(key) == 3 else Shape(key, group)
         return shape
 
     def _forget(self, job_id: str) -> None:
@@ -255,7 +246,7 @@ class Planner:
         self._turns.remove(bucket)
         if not shape.size:
             shape.reopen()
-            del self._shapes[shape.key]
+            del self._shapes[shape.gang_key if isinstance(shape, GangShape) else shape.key]
             self._fleet.release(shape.constraints, shape.device is not None)
 
     # Placing -------------------------------------------------------------------------------------------------
@@ -273,7 +264,7 @@ class Planner:
         job_id, band = bucket.job_id, bucket.line.lane.seat.band
         waiting = model.pending[job_id]
         taken = self._taken.get(job_id, 0)
-        room = min(len(waiting) - taken, max_assignments - len(plan.assignments), self._turns.run(bucket))
+        room = min(len(waiting) - taken, max_assignments - plan.size, self._turns.run(bucket))
         placed = 0
         node = None
         while placed < room:
@@ -288,14 +279,57 @@ class Planner:
             if placed % _BUDGET_EVERY == 0 and not budget():
                 break
         if placed:
-            self._taken[job_id] = taken + placed
-            self._spenders[bucket.line.lane.user.budget.user_id] = None
-            for moved in self._turns.served(bucket, placed):
-                self._tell(moved)
-        if node is None:
-            self._close(shape)
-        elif taken + placed == len(waiting):
+            self._touched.add(assignment.worker_id for assignment in plan.assignments[-placed:])
+            self._served(model, bucket, placed, plan)
+        else:
+            self._evict_or_close(model, bucket, plan)
+
+    def _served(self, model: Model, bucket: Bucket, placed: int, plan: Plan) -> None:
+        job_id = bucket.job_id
+        plan.size += placed
+        taken = self._taken[job_id] = self._taken.get(job_id, 0) + placed
+        self._spenders[bucket.line.lane.user.budget.user_id] = None
+        for moved in self._turns.served(bucket, placed):
+            self._reconsider(moved)
+        if taken == len(model.pending[job_id]):
             self._forget(job_id)
+
+    def _serve_gang(self, model: Model, bucket: Bucket, shape: GangShape, plan: Plan) -> None:
+        """Places the gang whole, or in the place of others, or says why it waits."""
+        nodes = self._fleet.nodes
+        shape.listen(self._touched, nodes)
+        found = shape.search.choose(nodes)
+        if found is None:
+            self._evict_or_close(model, bucket, plan)
+            return
+        value, workers = found
+        places = list(zip(reversed(model.pending[bucket.job_id]), workers, strict=True))
+        plan.gangs.append(GangPlacement(bucket.job_id, places, bucket.line.lane.seat.band, value))
+        self._charge(shape, workers)
+        self._served(model, bucket, len(places), plan)
+
+    def _evict_or_close(self, model: Model, bucket: Bucket, plan: Plan) -> None:
+        """Nothing has room: one task of the bucket, or its gang, comes in the place of work of lower bands, or the shape waits."""
+        shape = bucket.line.shape
+        found = self._displacer.find(bucket, self._taken)
+        if found is None:
+            self._close(shape)
+            return
+        bucket, eviction = found
+        plan.evictions.append(eviction)
+        self._charge(shape, [worker_id for _, worker_id in eviction.places])
+        self._charge_nothing({model.attempts[uid].worker_id for _, _, uid in eviction.victims})
+        self._served(model, bucket, len(eviction.places), plan)
+
+    def _charge(self, shape: Shape, workers: list[str]) -> None:
+        for worker_id in workers:
+            shape.charge(self._fleet.nodes[worker_id])
+        self._charge_nothing(workers)
+
+    def _charge_nothing(self, workers: Iterable[str]) -> None:
+        """Something has changed on the workers, and has to be undone should the slice not come to be."""
+        self._charged.update(dict.fromkeys(workers))
+        self._touched.add(workers)
 
     # Reasons -------------------------------------------------------------------------------------------------
 
@@ -304,8 +338,8 @@ class Planner:
         shape.close()
         cause = (self._fleet.version, shape.group.version, bool(shape.waits_for_slot))
         whom: Iterable[Bucket] = shape.untold
-        if shape.reason_for != cause:
-            before, shape.reason = shape.reason, reason_for(shape, self._fleet)
+        if shape.reason_for != cause or isinstance(shape, GangShape):
+            before, shape.reason = shape.reason, _explained(shape, self._fleet)
             shape.reason_for = cause
             if shape.reason != before:
                 whom = [bucket for line in shape.lines.values() for _, _, bucket in line.buckets]
@@ -325,3 +359,12 @@ class Planner:
             reason += over_budget(line.lane.user.budget)
         if bucket.reason != reason:
             bucket.reason = self._saying[bucket.job_id] = reason
+
+
+def _asked(job: Job, pending: int) -> ShapeKey | GangKey:
+    key = shape_key(job.spec)
+    return (key, job.spec.group_by, pending) if job.spec.group_by else key
+
+
+def _explained(shape: Shape, fleet: Fleet) -> str:
+    return shape.explain(fleet) if isinstance(shape, GangShape) else reason_for(shape, fleet)

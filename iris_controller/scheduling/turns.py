@@ -252,6 +252,10 @@ class Turns:
 
     # Spend ---------------------------------------------------------------------------------------------------
 
+    def ranks(self) -> set[int]:
+        """The ranks of the bands in which anything waits."""
+        return {lane.seat.band.rank() for user in self.users.values() for lane in user.lanes.values()}
+
     def spends(self, user: User, budget: Budget, spent: int) -> list[Bucket]:
         """What a user may spend, and spends as of now. Returns the buckets that this moves to another band."""
         if user.budget == budget and user.spent == spent:

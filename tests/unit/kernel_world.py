@@ -7,12 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from iris_controller.scheduling.plan import Planner
+from iris_controller.scheduling.plans import Plan
 from iris_controller.state import kernel, submit
 from iris_controller.state.budgets import budget_user, task_value
 from iris_controller.state.model import Changes, Model
 from iris_controller.state.observed import Observed
+from iris_controller.state.occupants import Occupants
 from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import Attempt, ChildrenPolicy, Job, JobSpec, Task, Worker
+from iris_controller.ticker import apply_plan
 from iris_core.model.bands import PriorityBand
 from iris_core.model.resources import Device, Resources
 from iris_core.model.states import ACTIVE, NON_TERMINAL, TaskState, WorkerHealth
@@ -54,6 +57,13 @@ def healthy_worker(
         total=Resources(int(cpu * 1000), memory, 0, device),
         **values,
     )
+
+
+class Settled(Occupants):
+    """Lets nobody evict: for the rules of who is served when something gets free."""
+
+    def any_below(self, rank: int) -> bool:
+        return False
 
 
 class World:
@@ -128,11 +138,9 @@ class World:
         while True:
             plan = self.planner.plan(self.model, **limits)
             with self.batch() as o:
-                for job_id, index, worker_id, band in plan.assignments:
-                    task = o.task(job_id, index)
-                    assert task is not None
-                    if kernel.assign(o, task, worker_id, self.uid(), self.now_ms, band) is not None:
-                        placed.append((job_id, index, worker_id))
+                apply_plan(o, plan, self.uid, self.now_ms)
+                new = {(a.job_id, a.task_index, a.worker_id) for a in o.attempts.values() if a.state in ACTIVE}
+                placed += [place for place in places_of(plan) if place in new]
             self.take_reasons(plan.reasons)
             if plan.done:
                 return placed
@@ -157,6 +165,15 @@ class World:
     def last_attempt(self, uid: str) -> Attempt:
         """The attempt as the last batch left it, also when that finished it."""
         return self.changes.attempts.get(uid) or self.model.attempts[uid]
+
+
+def places_of(plan: Plan) -> list[tuple[str, int, str]]:
+    """All that a slice places, as (job id, task index, worker id)."""
+    groups = (*plan.gangs, *plan.evictions)
+    return [
+        *(assignment[:3] for assignment in plan.assignments),
+        *((group.job_id, *place) for group in groups for place in group.places),
+    ]
 
 
 def check_invariants(model: Model) -> None:

@@ -116,19 +116,6 @@ def test_a_job_that_is_no_gang_is_not_placed_as_one() -> None:
     assert kernel.assign_gang(Overlay(world.model), JOB, [(0, "w0", world.uid())], world.now_ms) == []
 
 
-def test_the_planner_leaves_gangs_alone_and_says_so_also_for_a_name_that_was_a_plain_job() -> None:
-    world = gang()
-    assert world.plan() == []
-    assert world.model.reasons[JOB] == "gangs are not placed yet"
-    world.submit("/u/plain", tasks=1, cpu=64)
-    world.plan()
-    with world.batch() as o:
-        kernel.cancel(o, "/u/plain", "ann", "", world.now_ms)
-    world.submit("/u/plain", tasks=1, group_by="slice")
-    assert world.plan() == []
-    assert world.model.reasons["/u/plain"] == "gangs are not placed yet"
-
-
 # --- bounce ----------------------------------------------------------------------------------------------------------
 
 

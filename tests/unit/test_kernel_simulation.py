@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from iris_controller.scheduling.order import NOT_PLANNED, explain_pending
 from iris_controller.state import kernel
-from iris_controller.state.desired import desired_for
+from iris_controller.state.desired import desired_for, withheld
 from iris_controller.state.kick import kick
 from iris_controller.state.model import Changes, Model, Usage
 from iris_controller.state.observed import FailureKind, Observed
@@ -28,6 +28,7 @@ from iris_controller.state.submit import NewJob, Refused, admit
 from iris_controller.store import encode
 from iris_controller.store.database import migrate
 from iris_controller.store.load import load_model
+from iris_controller.ticker import apply_plan
 from iris_core.model.bands import PriorityBand
 from iris_core.model.constraints import parse_constraint
 from iris_core.model.ids import TaskId, parse_target
@@ -45,7 +46,7 @@ CHARGES = {
     TaskState.KILLED: {Charge.NONE},
     TaskState.COSCHED_FAILED: {Charge.NONE},
     TaskState.FAILED: {Charge.FAILURE},
-    TaskState.PREEMPTED: {Charge.PREEMPTION},
+    TaskState.PREEMPTED: {Charge.NONE, Charge.PREEMPTION},
     TaskState.WORKER_FAILED: {Charge.NONE, Charge.PREEMPTION},
 }
 """What each end of an attempt may cost."""
@@ -183,10 +184,7 @@ class Simulation:
         looks = iter([True] * (a % 9))
         budget = (lambda: next(looks, False)) if a % 2 else (lambda: True)
         plan = self.world.planner.plan(self.world.model, max_assignments=1 + b % 6, budget=budget)
-        for job_id, index, worker_id, band in plan.assignments:
-            task = o.task(job_id, index)
-            if task is not None:
-                kernel.assign(o, task, worker_id, self.world.uid(), self.world.now_ms, band)
+        apply_plan(o, plan, self.world.uid, self.world.now_ms)
         return plan.reasons
 
     def _place(self, o: Overlay, a: int, b: int) -> None:
@@ -298,7 +296,8 @@ class Simulation:
         for worker_id in changes.dispatch:
             wanted = {d.uid: d for d in desired_for(self.world.model, worker_id)}
             attempts = {a.uid: a for a in self.world.model.attempts_on(worker_id)}
-            assert wanted.keys() == attempts.keys()
+            held_back = {uid for uid, attempt in attempts.items() if withheld(self.world.model, attempt)}
+            assert wanted.keys() == attempts.keys() - held_back
             for uid, desired in wanted.items():
                 assert (desired.want == "stop") == (attempts[uid].state in TERMINAL)
                 assert (desired.want == "stop") == (desired.stop_reason != 0)

@@ -17,7 +17,7 @@ from iris_controller.state.model import Model
 from iris_controller.state.submit import NewJob, admit
 from iris_core.model.bands import PriorityBand
 from iris_core.model.states import TaskState
-from tests.unit.kernel_world import World, check_invariants, job_spec
+from tests.unit.kernel_world import Settled, World, check_invariants, job_spec
 
 if TYPE_CHECKING:
     from iris_controller.state.records import Job
@@ -34,6 +34,7 @@ CORE = 5
 
 def fleet(workers: int = 1, cpu: float = 100, limits: dict[str, int] | None = None) -> World:
     world = World()
+    world.model.occupants = Settled()
     world.model.budget_defaults = Budget("", limit=0)
     for i in range(workers):
         world.add_worker(f"w{i}", cpu=cpu)

@@ -1,0 +1,331 @@
+"""What may be evicted so that work of a higher band fits, and what is the least that does (control-plane §2.7).
+
+Asked only when a search for room found none. Candidates are kept by worker, or by group of workers for a gang, and looked at again
+only where something changed, so that waiting on a full fleet costs nothing. Room that is about to be free, because what holds it
+has been ended already, counts as free here: nothing is evicted where waiting for a moment does. Must never take work of an equal or
+higher band, one member of a gang, or anything that does not help.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from iris_controller.scheduling.gangs import GangSearch, Kin, Value, sort_key
+from iris_controller.scheduling.snapshot import BUILDING_LIMIT
+from iris_controller.state.budgets import budget_user, task_value
+from iris_core.model.states import ACTIVE, EXECUTING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from iris_controller.scheduling.shape import Shape
+    from iris_controller.scheduling.snapshot import Node
+    from iris_controller.state.model import Model
+    from iris_controller.state.records import Attempt, Job
+    from iris_core.model.bands import PriorityBand
+    from iris_core.model.resources import Resources
+
+Cost = tuple[int, int, int, int, int]
+"""What sorts evictions: the highest rank among the victims, their value, how many, how many had begun, the youngest last. None: zeros."""
+
+NOTHING: Final[Cost] = (0, 0, 0, 0, 0)
+
+STALE: Final = 1_000
+"""So many entries of a heap may be out of date before it is made anew."""
+
+
+class Room(NamedTuple):
+    """Millicores, bytes and devices on one worker."""
+
+    cpu: int
+    memory: int
+    devices: int
+
+    def at_least(self, other: Room) -> Room:
+        """The larger of each."""
+        return Room(max(self.cpu, other.cpu), max(self.memory, other.memory), max(self.devices, other.devices))
+
+    def and_of(self, node: Node, resources: Resources) -> Room:
+        """With what one attempt on that worker holds."""
+        device = resources.device
+        same = device is not None and node.device is not None and device.kind == node.device.kind
+        return Room(
+            self.cpu + resources.cpu_millicores,
+            self.memory + resources.memory_bytes,
+            self.devices + (device.count if same and device is not None else 0),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who asks: the effective band, the requested one, whose budget pays, and the job that submitted it ("" = none).
+
+    Work of the same user that asked for as much is spared even where the user's budget has brought it down to BATCH: it would come
+    back as soon as the spend is lower, and evict in turn what it was evicted for. So are the jobs that it descends from: they
+    would take it with them, and submit it again.
+    """
+
+    band: PriorityBand
+    requested: PriorityBand
+    user: str
+    parent: str = ""
+
+    def may_take(self, job: Job) -> bool:
+        """Whether work of the job, known to be of a lower band, may be evicted."""
+        if self.parent and (self.parent == job.job_id or self.parent.startswith(f"{job.job_id}/")):
+            return False
+        return self.requested.outranks(job.spec.band.resolve(None)) or budget_user(job) != self.user
+
+
+class Fleeting:
+    """What will be free once what has been ended is gone. `gone` are the attempts that this slice evicts."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.gone: set[str] = set()
+
+    def room(self, node: Node) -> Room:
+        """What will be free on a worker once all that has been ended is gone."""
+        room = Room(node.cpu, node.memory, node.devices)
+        worker_id = node.worker.worker_id
+        if not self.gone and worker_id not in self.model.occupants.ending:
+            return room
+        for attempt in self.model.attempts_on(worker_id):
+            if attempt.state not in ACTIVE or attempt.uid in self.gone:
+                room = room.and_of(node, attempt.resources)
+        return room
+
+
+class SoloVictims:
+    """For one task at a time of a shape: the worker where the least goes. One victim at most, never a gang's member."""
+
+    def __init__(self, shape: Shape, claim: Claim) -> None:
+        self.shape = shape
+        self.claim = claim
+        self.spared = False
+        """Whether something was passed over that another user's claim, or another job's, might take."""
+        self._best: dict[str, tuple[Cost, int, str]] = {}
+        """By worker: what it costs, the worker's order, and the victim ("" = nobody has to go)."""
+        self._heap: list[tuple[Cost, int, str]] = []
+
+    def hear(self, changed: Iterable[str], nodes: Mapping[str, Node], now: Fleeting) -> None:
+        """Takes in workers on which anything changed. At first: all that have work of a lower band or work that is ending."""
+        for worker_id in changed:
+            node = nodes.get(worker_id)
+            found = self._look(node, now) if node is not None and worker_id in self.shape.group.members else None
+            if found is None:
+                self._best.pop(worker_id, None)
+            elif self._best.get(worker_id) != found:
+                self._best[worker_id] = found
+                heapq.heappush(self._heap, (found[0], found[1], worker_id))
+        if len(self._heap) > 2 * len(self._best) + STALE:
+            self._heap = [(cost, order, worker_id) for worker_id, (cost, order, _) in self._best.items()]
+            heapq.heapify(self._heap)
+
+    def choose(self) -> tuple[str, tuple[str, ...]] | None:
+        """The worker, and the attempt to be evicted there if one has to be; None when no eviction helps.
+
+        The caller charges the worker and says so with `hear` before it asks again.
+        """
+        while self._heap:
+            cost, _, worker_id = self._heap[0]
+            best = self._best.get(worker_id)
+            if best is not None and best[0] == cost:
+                return worker_id, (best[2],) if best[2] else ()
+            heapq.heappop(self._heap)
+        return None
+
+    def _look(self, node: Node, now: Fleeting) -> tuple[Cost, int, str] | None:
+        room = now.room(node)
+        if fits(self.shape, node, room):
+            return NOTHING, node.order, ""
+        model = now.model
+        best: tuple[Cost, int, str] | None = None
+        for rank, uid in model.occupants.below(node.worker.worker_id, self.claim.band.rank()):
+            if best is not None and rank > best[0][0]:
+                break
+            attempt = model.attempts[uid]
+            job = model.jobs[attempt.job_id]
+            if uid in now.gone or job.spec.group_by or not takes(self.shape, job):
+                continue
+            if not self.claim.may_take(job):
+                self.spared = True
+                continue
+            if fits(self.shape, node, room.and_of(node, attempt.resources)):
+                found = (_cost([(rank, attempt)]), node.order, uid)
+                best = found if best is None else min(best, found)
+        return best
+
+
+@dataclass(frozen=True, slots=True)
+class GangOption:
+    """What a gang could have in one group: its workers in the order of the tasks, and who goes."""
+
+    cost: Cost
+    workers: tuple[str, ...]
+    victims: tuple[str, ...]
+
+
+class GangVictims:
+    """For one gang at a time: the group of workers where the least goes, whole gangs and single tasks alike.
+
+    Of what is in the way the cheapest is taken until enough workers have room, and then left again whatever was not needed, dearest
+    first. So a small task on one host goes alone, and a gang only where nothing less will do.
+    """
+
+    def __init__(self, search: GangSearch, claim: Claim) -> None:
+        self.search = search
+        self.claim = claim
+        self.spared = False
+        """As of `SoloVictims`."""
+        self._best: dict[Value, GangOption] = {}
+        self._heap: list[tuple[Cost, tuple[int, float, str], Value]] = []
+
+    def hear(self, changed: Iterable[str], nodes: Mapping[str, Node], now: Fleeting) -> None:
+        """Takes in workers on which anything changed, after `search` has. At first: all."""
+        values = dict.fromkeys(self.search.value_of(worker_id) for worker_id in changed)
+        for value in [*values, *(v for v in self._best if v not in self.search.kin)]:
+            if value is None:
+                continue
+            kin = self.search.kin.get(value)
+            found = self._look(kin, nodes, now) if kin is not None else None
+            if found is None:
+                self._best.pop(value, None)
+            elif self._best.get(value) != found:
+                self._best[value] = found
+                heapq.heappush(self._heap, (found.cost, sort_key(value), value))
+        if len(self._heap) > 2 * len(self._best) + STALE:
+            self._heap = [(option.cost, sort_key(value), value) for value, option in self._best.items()]
+            heapq.heapify(self._heap)
+
+    def choose(self) -> GangOption | None:
+        """The workers and what has to go from them; None when no eviction helps. As `SoloVictims.choose`."""
+        while self._heap:
+            cost, _, value = self._heap[0]
+            best = self._best.get(value)
+            if best is not None and best.cost == cost:
+                return best
+            heapq.heappop(self._heap)
+        return None
+
+    def _look(self, kin: Kin, nodes: Mapping[str, Node], now: Fleeting) -> GangOption | None:
+        if len(kin.able) < self.search.size:
+            return None
+        shape = self.search.shape
+        rooms = {worker_id: now.room(nodes[worker_id]) for worker_id in kin.able}
+        fitting = {worker_id for worker_id, room in rooms.items() if fits(shape, nodes[worker_id], room)}
+        free = frozenset(fitting)
+        units: list[list[tuple[int, Attempt]]] = []
+        if len(fitting) < self.search.size:
+            units = self._take(self._units(rooms, now), rooms, fitting, nodes)
+            if len(fitting) < self.search.size:
+                return None
+        victims = [each for unit in units for each in unit]
+        # Workers that need nobody to go come first: what is evicted makes up for those that are missing.
+        chosen = self.search.pick(free, nodes)[: self.search.size]
+        missing = self.search.size - len(chosen)
+        if missing:
+            chosen += self.search.pick(fitting - free, nodes)[:missing]
+        return GangOption(
+            _cost(victims), tuple(self.search.pick(chosen, nodes)), tuple(attempt.uid for _, attempt in victims)
+        )
+
+    def _units(self, rooms: Mapping[str, Room], now: Fleeting) -> list[list[tuple[int, Attempt]]]:
+        """What may go, cheapest first: a task that is alone, or a gang with all of its members, wherever they are."""
+        model, rank = now.model, self.claim.band.rank()
+        units: list[list[tuple[int, Attempt]]] = []
+        gangs: set[str] = set()
+        for worker_id in rooms:
+            for held, uid in model.occupants.below(worker_id, rank):
+                attempt = model.attempts[uid]
+                job = model.jobs[attempt.job_id]
+                if uid in now.gone or attempt.job_id in gangs or not takes(self.search.shape, job):
+                    continue
+                if not self.claim.may_take(job):
+                    self.spared = True
+                    continue
+                if not job.spec.group_by:
+                    units.append([(held, attempt)])
+                    continue
+                gangs.add(attempt.job_id)
+                active = [task for task in model.tasks[attempt.job_id] if task.state in ACTIVE]
+                if all(task.band.rank() < rank for task in active):
+                    units.append([(task.band.rank(), model.attempts[task.attempt_uid]) for task in active])
+        return sorted(units, key=_cost)
+
+    def _take(
+        self,
+        units: list[list[tuple[int, Attempt]]],
+        rooms: dict[str, Room],
+        fitting: set[str],
+        nodes: Mapping[str, Node],
+    ) -> list[list[tuple[int, Attempt]]]:
+        """The units that have to go; `rooms` and `fitting` then say what that makes free."""
+        taken: list[list[tuple[int, Attempt]]] = []
+        for unit in units:
+            taken.append(unit)
+            self._move(unit, 1, rooms, fitting, nodes)
+            if len(fitting) >= self.search.size:
+                break
+        else:
+            return []
+        for unit in reversed(taken[:-1]):
+            self._move(unit, -1, rooms, fitting, nodes)
+            if len(fitting) >= self.search.size:
+                taken.remove(unit)
+            else:
+                self._move(unit, 1, rooms, fitting, nodes)
+        return taken
+
+    def _move(
+        self,
+        unit: list[tuple[int, Attempt]],
+        sign: int,
+        rooms: dict[str, Room],
+        fitting: set[str],
+        nodes: Mapping[str, Node],
+    ) -> None:
+        for _, attempt in unit:
+            worker_id = attempt.worker_id
+            if worker_id not in rooms:
+                continue
+            node, room = nodes[worker_id], rooms[worker_id]
+            freed = Room(0, 0, 0).and_of(node, attempt.resources)
+            room = rooms[worker_id] = Room(*(have + sign * more for have, more in zip(room, freed, strict=True)))
+            if fits(self.search.shape, node, room):
+                fitting.add(worker_id)
+            else:
+                fitting.discard(worker_id)
+
+
+def fits(shape: Shape, node: Node, room: Room) -> bool:
+    """Whether a task of the shape fits into that much room on the worker. What waits for a setup slot evicts nobody: it gets one soon."""
+    if shape.cpu > room.cpu or shape.memory > room.memory:
+        return False
+    if shape.device is not None and not (shape.devices <= room.devices and shape.likes(node.device)):
+        return False
+    return not (shape.setup and node.building >= BUILDING_LIMIT)
+
+
+def takes(shape: Shape, job: Job) -> bool:
+    """Whether a job's tasks, known to be of a lower band, are of a kind that goes for a task of the shape.
+
+    Work without accelerators evicts only its like; work with accelerators takes the same ones, and whatever sits on their host
+    without any.
+    """
+    device = job.spec.resources.device
+    return device is None or device.count <= 0 or (shape.device is not None and shape.likes(device))
+
+
+def _cost(victims: list[tuple[int, Attempt]]) -> Cost:
+    if not victims:
+        return NOTHING
+    return (
+        max(rank for rank, _ in victims),
+        sum(task_value(attempt.resources) for _, attempt in victims),
+        len(victims),
+        sum(attempt.state in EXECUTING for _, attempt in victims),
+        -max(attempt.created_at_ms for _, attempt in victims),
+    )
