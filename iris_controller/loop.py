@@ -63,6 +63,8 @@ class LoopStats:
     batches: int = 0
     commands: int = 0
     failed_commits: int = 0
+    changes: int = 0
+    """Batches that changed the state."""
     last_commit_ms: float = 0.0
     last_plan_ms: float = 0.0
     store_error: str = ""
@@ -256,6 +258,7 @@ class ControllerLoop:
             if self.stats.store_error:
                 log.info("the state store accepts writes again")
             self.stats.store_error = ""
+            self.stats.changes += overlay.changes_state
             self._failed_in_a_row = 0
         self._finish(commands, overlay, reasons, now_ms)
         self._in_hand = []

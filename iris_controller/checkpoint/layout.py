@@ -20,6 +20,8 @@ FOLDER: Final = "controller-state"
 DATABASE: Final = "controller.sqlite3"
 COMPRESSED: Final = f"{DATABASE}.zst"
 MANIFEST: Final = "manifest.json"
+SCRATCH: Final = "checkpoint"
+"""Folder of the local state dir in which one is made."""
 FORMAT: Final = 1
 MAX_MANIFEST_BYTES: Final = 64 << 10
 KEEP_MS: Final = 3 * 86_400_000

@@ -23,6 +23,7 @@ from iris_controller.checkpoint.layout import (
     DATABASE,
     FOLDER,
     MANIFEST,
+    SCRATCH,
     BadCheckpoint,
     Manifest,
     folder_of,
@@ -282,8 +283,9 @@ def _names(path: Path) -> Iterator[Path]:
 
 
 def settle(state_dir: Path) -> None:
-    """Finishes or undoes what a restore left behind that was killed. Raises OSError."""
-    shutil.rmtree(state_dir / STAGING, ignore_errors=True)
+    """Finishes or undoes what a restore left behind that was killed, and removes half a checkpoint. Raises OSError."""
+    for leftover in (STAGING, SCRATCH):
+        shutil.rmtree(state_dir / leftover, ignore_errors=True)
     ready, database = state_dir / READY, state_dir / "db"
     if not ready.exists():
         return

@@ -18,7 +18,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from iris_controller.checkpoint import owner as owners
-from iris_controller.checkpoint.layout import Manifest, folder_of
+from iris_controller.checkpoint.layout import SCRATCH, Manifest, folder_of
 from iris_controller.rpc.errors import RpcError, unavailable
 from iris_controller.rpc.once import Once, remember
 from iris_core.wire.gen.iris.v1 import checkpoints_pb2
@@ -38,7 +38,6 @@ log = logging.getLogger("iris.checkpoint")
 LONGEST_S: Final = 900.0
 """After so long a child is ended."""
 RETRY_S: Final = 60.0
-SCRATCH: Final = "checkpoint"
 META: Final = "last_checkpoint_epoch_ms"
 
 
@@ -67,8 +66,8 @@ class Checkpoints:
         self._owner = owner
         self._dry_run = dry_run
         self._taking = asyncio.Lock()
-        self._batches = -1
-        """Of the loop, when the last one was taken; what has not changed since need not be copied again."""
+        self._changes = -1
+        """Of the loop, before the last one was taken; what has not changed since need not be copied again."""
         self._failure = ""
         self._pruning: set[asyncio.Task[None]] = set()
 
@@ -89,7 +88,7 @@ class Checkpoints:
         while True:
             await asyncio.sleep(wait_s)
             wait_s = self._interval_s
-            if self._dry_run or self._loop.stats.batches == self._batches:
+            if self._dry_run or self._loop.stats.changes == self._changes:
                 continue
             try:
                 await self.take("timer")
@@ -109,6 +108,7 @@ class Checkpoints:
         if self._dry_run:
             raise RpcError("FAILED_PRECONDITION", "a dry run takes no checkpoints", code="dry_run")
         async with self._taking:
+            changes = self._loop.stats.changes
             made = await self._make()
             response = checkpoints_pb2.BeginCheckpointResponse(
                 checkpoint_path=f"{self._remote}/{folder_of(made.epoch_ms)}",
@@ -127,7 +127,7 @@ class Checkpoints:
                     remember(o, call, response)
 
             await self._loop.submit("checkpoint taken", plan)
-            self._last_ms, self._failure, self._batches = made.epoch_ms, "", self._loop.stats.batches
+            self._last_ms, self._failure, self._changes = made.epoch_ms, "", changes
         task = asyncio.create_task(self._prune(made.epoch_ms), name="prune checkpoints")
         self._pruning.add(task)
         task.add_done_callback(self._pruning.discard)

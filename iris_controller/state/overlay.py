@@ -154,6 +154,12 @@ class Overlay:
 
     @property
     def dirty(self) -> bool:
+        """Whether there is anything to write."""
+        return self.changes_state or bool(self.meta)
+
+    @property
+    def changes_state(self) -> bool:
+        """Whether there is anything to write that a later checkpoint would not hold otherwise."""
         return bool(
             self.jobs
             or self.deleted_jobs
@@ -166,7 +172,6 @@ class Overlay:
             or self.scaling_groups
             or self.endpoints
             or self.answers
-            or self.meta
         )
 
     # Writing ------------------------------------------------------------------------------------------------
