@@ -137,24 +137,28 @@ def explain(view: ClusterView, job: Job, tasks: int, scale_groups: Sequence[Grou
 
 
 def place(view: ClusterView, job: Job) -> Place:
-    """Where the job's first pending task stands, in the order of `order.pending_order`: more important bands first, then the users
-    of its band in turn, task by task, whoever spends least first."""
+    """Where the job's first pending task stands, as `waiting.queue` has it: more important bands first, then the users of its band
+    in turn, task by task, whoever spends least first, of equals whoever has the most important work."""
     user, band, key = budget_user(job), _effective(view, job), order_key(job)
-    ahead = turn = 0
-    others: dict[str, list[tuple[OrderKey, int]]] = {}
+    first, ahead, turn = key, 0, 0
+    others: dict[str, tuple[OrderKey, int]] = {}
+    """Of each other user in the band: the most important work, and how many tasks."""
     for other, tasks in view.waiting:
         served = _effective(view, other)
         if served is not band:
             ahead += tasks if served.outranks(band) else 0
-        elif (owner := budget_user(other)) != user:
-            others.setdefault(owner, []).append((order_key(other), tasks))
-        elif other.job_id != job.job_id and order_key(other) < key:
+            continue
+        rank, owner = order_key(other), budget_user(other)
+        if owner != user:
+            best, many = others.get(owner, (rank, 0))
+            others[owner] = (min(best, rank), many + tasks)
+        elif rank < key:
+            first = min(first, rank)
             turn += tasks
     spent = view.spent.get(user, 0)
-    for owner, jobs in others.items():
-        before = min(sum(tasks for _, tasks in jobs), turn)
-        rival = _at(jobs, turn)
-        ahead += before + (rival is not None and (view.spent.get(owner, 0), rival) < (spent, key))
+    for owner, (best, many) in others.items():
+        sooner = (view.spent.get(owner, 0), best) < (spent, first)
+        ahead += min(many, turn + sooner)
     return Place(
         requested=job.spec.band.resolve(None),
         effective=band,
@@ -164,15 +168,6 @@ def place(view: ClusterView, job: Job) -> Place:
         position=ahead + turn + 1,
         queue=sum(tasks for _, tasks in view.waiting),
     )
-
-
-def _at(jobs: list[tuple[OrderKey, int]], turn: int) -> OrderKey | None:
-    """The job whose task is served in a user's turn of that number, None when the user has fewer."""
-    for key, tasks in sorted(jobs):
-        if turn < tasks:
-            return key
-        turn -= tasks
-    return None
 
 
 def _effective(view: ClusterView, job: Job) -> PriorityBand:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from iris_controller.scheduling.explain import ClusterView, Explanation, Verdict, explain, place
 from iris_controller.scheduling.funnel import Asked, FleetView, count, judge
-from iris_controller.scheduling.order import pending_order
 from iris_controller.scheduling.snapshot import BUILDING_LIMIT
+from iris_controller.scheduling.waiting import queue
 from iris_controller.state import kernel, submit
 from iris_controller.state.budgets import Budget
 from iris_controller.state.records import Worker
@@ -171,7 +171,7 @@ def test_the_funnel_is_what_a_recount_says_and_what_the_planner_does(
     ),
     st.dictionaries(st.sampled_from(["ada", "bob", "cyd"]), st.integers(0, 40)),
 )
-def test_the_place_in_the_queue_is_that_of_the_order(
+def test_the_place_in_the_queue_is_that_of_the_scheduler_state(
     jobs: list[tuple[str, PriorityBand, int]], spends: dict[str, int]
 ) -> None:
     world = World()
@@ -186,9 +186,7 @@ def test_the_place_in_the_queue_is_that_of_the_order(
         enter(world, f"/{user}/j{number}", tasks, band=band)
     view = ClusterView.of(world.model)
     positions = {job_id: place(view, world.model.jobs[job_id]).position for job_id in world.model.pending}
-    assert sorted(positions, key=positions.__getitem__) == pending_order(world.model)
-    assert len(set(positions.values())) == len(positions)
-    assert min(positions.values()) == 1
+    assert positions == {bucket.job.job_id: bucket.position for bucket in queue(world.model)}
 
 
 # Prepared situations ------------------------------------------------------------------------------------------
