@@ -77,7 +77,9 @@ class Selection:
         self.scope = identity.task.job_id
 
     def admits(self, job_id: str) -> bool:
-        """Whether the caller may know of that job."""
+        """Whether a job is asked for, and the caller may know of it."""
+        if self.job_ids and job_id not in self.job_ids:
+            return False
         return not self.scope or within(self.scope, job_id)
 
     def note(self, batch: Committed) -> None:

@@ -6,19 +6,17 @@ Must never read the submitter's own environment: only what lies in the workspace
 from __future__ import annotations
 
 import re
-import shlex
 from typing import TYPE_CHECKING, Final
 
 from iris_core.contracts import UsageFailed
 from iris_core.model.errors import shown
+from iris_core.workspace.setup import sync_script
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from iris_core.cli.run_options import RunOptions
 
-UV_SYNC: Final = "uv sync --all-packages --no-dev"
-"""The setup step of a workspace with a pyproject.toml."""
 PROJECT_FILE: Final = ".marin.yaml"
 """Its `env:` is the environment of every job that is submitted from the workspace; `-e` beats it."""
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,127})")
@@ -43,16 +41,7 @@ def setup_scripts(options: RunOptions, has_project: bool) -> list[str]:
         raise UsageFailed("there is no pyproject.toml to sync", hint="run it where the project is")
     if options.no_sync or not has_project:
         return []
-    if not scoped:
-        return [UV_SYNC]
-    words = ["uv", "sync"]
-    for name in options.sync_packages:
-        words += ["--package", name]
-    if not options.sync_packages:
-        words.append("--all-packages")
-    for name in options.extras:
-        words += ["--extra", name]
-    return [shlex.join([*words, "--no-dev"])]
+    return [sync_script(options.sync_packages, options.extras)]
 
 
 def project_environment(root: Path) -> dict[str, str]:

@@ -1,0 +1,17 @@
+"""For code that runs inside a task: who am I, where are my siblings, and jobs below mine.
+
+    from iris_core import job
+
+    me = job.context()
+    with me.serve("shard", me.ports["rpc"]):
+        peers = me.find("shard", count=me.num_tasks, timeout_s=60)
+
+A task may submit, watch, wait for and cancel jobs below its own, and register its endpoints; the controller refuses everything else.
+"""
+
+from __future__ import annotations
+
+from iris_core.job.task_context import Context, NotInTask, context
+from iris_core.job.serving import Serving
+
+__all__ = ["Context", "NotInTask", "Serving", "context"]
