@@ -140,14 +140,16 @@ class LaunchJobRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., entrypoint: _Optional[_Union[Entrypoint, _Mapping]] = ..., resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., bundle_id: _Optional[str] = ..., ports: _Optional[_Iterable[str]] = ..., constraints: _Optional[_Iterable[_Union[_common_pb2.Constraint, _Mapping]]] = ..., replicas: _Optional[int] = ..., max_retries_failure: _Optional[int] = ..., max_retries_preemption: _Optional[int] = ..., max_task_failures: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., scheduling_timeout_ms: _Optional[int] = ..., preemption_policy: _Optional[_Union[_common_pb2.JobPreemptionPolicy, str]] = ..., existing_job_policy: _Optional[_Union[_common_pb2.ExistingJobPolicy, str]] = ..., priority_band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ..., submit_argv: _Optional[_Iterable[str]] = ..., coscheduling: _Optional[_Union[CoschedulingConfig, _Mapping]] = ..., task_image: _Optional[str] = ..., container_profile: _Optional[_Union[_common_pb2.ContainerProfile, str]] = ..., client_revision_date: _Optional[str] = ..., system_reason: _Optional[str] = ..., inherit_workspace: _Optional[bool] = ..., request_id: _Optional[str] = ...) -> None: ...
 
 class LaunchJobResponse(_message.Message):
-    __slots__ = ("job_id", "incarnation", "warnings")
+    __slots__ = ("job_id", "incarnation", "warnings", "existing")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    EXISTING_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     incarnation: int
     warnings: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, job_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+    existing: bool
+    def __init__(self, job_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ..., existing: _Optional[bool] = ...) -> None: ...
 
 class StatBundleRequest(_message.Message):
     __slots__ = ("bundle_id",)
