@@ -95,13 +95,13 @@ def _lines(found: pb.GetAutoscalerStatusResponse, now_ms: int) -> Iterator[str]:
         buffer = f", {group.buffer_slices} kept to spare" if group.buffer_slices else ""
         yield f"  demand        {group.demand} (peak {group.peak_demand}){buffer}"
         why = f": {group.availability_reason}" if group.availability_reason else ""
-        yield one_line(f"  availability  {group.availability}{why}")
+        yield f"  availability  {one_line(group.availability + why)}"
         if group.blocked_until_ms:
             yield f"  blocked for   {age(now_ms, group.blocked_until_ms)}"
         if group.consecutive_failures or group.failure_reason:
-            yield one_line(f"  failures      {group.consecutive_failures} in a row: {group.failure_reason}")
+            yield f"  failures      {group.consecutive_failures} in a row: {one_line(group.failure_reason)}"
         if group.decision:
-            yield one_line(f"  decision      {group.decision}: {group.decision_reason}")
+            yield f"  decision      {one_line(f'{group.decision}: {group.decision_reason}')}"
         for item in group.slices:
             yield from _slice(item, now_ms)
     if found.groups:
@@ -126,10 +126,10 @@ def _slice(item: pb.SliceStatus, now_ms: int) -> Iterator[str]:
     does = "busy" if item.busy else f"idle for {format_duration(item.idle_ms)}" if item.idle_ms else ""
     parts = [item.lifecycle, does, f"made {age(item.created_at_ms, now_ms)} ago", "by an operator" * item.manual]
     error = f": {item.error}" if item.error else ""
-    yield one_line(f"  {item.slice_id}  {', '.join(part for part in parts if part)}{error}")
+    yield f"  {item.slice_id}  {one_line(', '.join(part for part in parts if part) + error)}"
     for machine in item.vms:
         name = machine.vm_id or machine.worker_id
         attached = "" if machine.attached else ", not attached"
         address = f" at {machine.address}" if machine.address else ""
         error = f": {machine.error}" if machine.error else ""
-        yield one_line(f"    {name}  {machine.state}{attached}{address}{error}")
+        yield f"    {name}  {one_line(machine.state + attached + address + error)}"
