@@ -7,16 +7,16 @@ touched row (DESIGN §5.10). Must never decide anything: the overlay already has
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from ipaddress import ip_address
 
 from google.protobuf import json_format
 
 from iris_controller.state.availability import without_markers
 from iris_controller.state.endpoints import Endpoint, EndpointAccess
-from iris_controller.state.model import Usage
 from iris_controller.state.overlay import Overlay
-from iris_controller.state.records import Attempt, Job, Task, Worker
+from iris_controller.state.records import Job, Worker
+from iris_controller.store.changed import changed_rows, update, upsert
 from iris_controller.store.machines import machine_statements
 from iris_controller.store.writer import Statement
 from iris_core.model.bands import PriorityBand
@@ -26,33 +26,15 @@ from iris_core.model.states import TaskState
 from iris_core.wire.convert import resources_to_wire, value_to_wire
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2, worker_pb2
 
-
-def _upsert(table: str, keys: Sequence[str], columns: Sequence[str]) -> str:
-    names = [*keys, *columns]
-    picks = ", ".join(f"value->>{i}" for i in range(len(names)))
-    sets = ", ".join(f"{c}=excluded.{c}" for c in columns)
-    return (
-        f"INSERT INTO {table} ({', '.join(names)}) SELECT {picks} FROM json_each(?) WHERE true "
-        f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {sets}"
-    )
-
-
-def _update(table: str, keys: Sequence[str], columns: Sequence[str]) -> str:
-    picks = ", ".join(f"value->>{i} AS c{i}" for i in range(len(keys) + len(columns)))
-    sets = ", ".join(f"{c}=v.c{i + len(keys)}" for i, c in enumerate(columns))
-    where = " AND ".join(f"{table}.{k}=v.c{i}" for i, k in enumerate(keys))
-    return f"UPDATE {table} SET {sets} FROM (SELECT {picks} FROM json_each(?)) AS v WHERE {where}"
-
-
 INSERT_JOB = (
     "INSERT INTO jobs (job_id, user_id, submitting_user, parent_job_id, root_job_id, depth, state, submitted_at_ms,"
     " root_submitted_at_ms, num_tasks, name, request_proto, priority_insertion, scheduling_deadline_epoch_ms)"
     " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 )
-UPDATE_JOBS = _update(
+UPDATE_JOBS = update(
     "jobs",
-    ["job_id"],
-    [
+    ("job_id",),
+    (
         "state",
         "started_at_ms",
         "finished_at_ms",
@@ -62,7 +44,7 @@ UPDATE_JOBS = _update(
         "failure_count",
         "preemption_count",
         "scheduling_expired",
-    ],
+    ),
 )
 INSERT_CONFIG = (
     "INSERT INTO job_config (job_id, name, res_cpu_millicores, res_memory_bytes, res_disk_bytes, res_device_json,"
@@ -78,46 +60,7 @@ INSERT_TASKS = (
     " priority_neg_depth, priority_root_submitted_ms, priority_insertion, priority_band)"
     " SELECT ? || '/' || i, ?, i, 1, ?, ?, ?, ?, ?, ? + i, ? FROM n"
 )
-UPDATE_TASKS = _update(
-    "tasks",
-    ["job_id", "task_index"],
-    [
-        "state",
-        "error",
-        "exit_code",
-        "started_at_ms",
-        "finished_at_ms",
-        "current_attempt_id",
-        "current_attempt_uid",
-        "priority_band",
-        "current_worker_id",
-        "current_worker_address",
-        "failure_count",
-        "preemption_count",
-    ],
-)
-UPSERT_ATTEMPTS = _upsert(
-    "task_attempts",
-    ["task_id", "attempt_id"],
-    [
-        "attempt_uid",
-        "worker_id",
-        "state",
-        "created_at_ms",
-        "started_at_ms",
-        "finished_at_ms",
-        "exit_code",
-        "error",
-        "terminal_reason",
-        "charge",
-        "executed",
-        "memory_peak_bytes",
-        "log_lines",
-        "stop_reason",
-        "displaces_json",
-    ],
-)
-UPSERT_WORKERS = _upsert(
+UPSERT_WORKERS = upsert(
     "workers",
     ["worker_id"],
     [
@@ -148,13 +91,8 @@ UPSERT_WORKERS = _upsert(
         "md_device_json",
     ],
 )
-UPDATE_COMMITTED = _update(
-    "workers",
-    ["worker_id"],
-    ["committed_cpu_millicores", "committed_mem_bytes", "committed_gpu", "committed_tpu"],
-)
-UPSERT_BUDGETS = _upsert("user_budgets", ["user_id"], ["budget_limit", "max_band", "updated_at_ms"])
-UPSERT_ENDPOINTS = _upsert(
+UPSERT_BUDGETS = upsert("user_budgets", ["user_id"], ["budget_limit", "max_band", "updated_at_ms"])
+UPSERT_ENDPOINTS = upsert(
     "endpoints",
     ["endpoint_id"],
     [
@@ -192,13 +130,7 @@ def statements(overlay: Overlay, now_ms: int, forget_before_ms: int | None = Non
         found.extend(_new_job(overlay.jobs[job_id], overlay.files.get(job_id, {})))
     if overlay.workers:
         found.extend(_workers(overlay))
-    if overlay.tasks:
-        found.append((UPDATE_TASKS, (json.dumps([_task_row(overlay, t) for t in overlay.tasks.values()]),)))
-    if overlay.attempts:
-        found.append((UPSERT_ATTEMPTS, (json.dumps([_attempt_row(a) for a in overlay.attempts.values()]),)))
-    committed = list(_committed(overlay))
-    if committed:
-        found.append((UPDATE_COMMITTED, (json.dumps(committed),)))
+    found.extend(changed_rows(overlay))
     if overlay.jobs:
         found.append((UPDATE_JOBS, (json.dumps([_job_row(j) for j in overlay.jobs.values()]),)))
     found.extend(machine_statements(overlay))
@@ -324,48 +256,6 @@ def _job_row(job: Job) -> list[object]:
     ]
 
 
-def _task_row(overlay: Overlay, task: Task) -> list[object]:
-    worker = overlay.worker(task.worker_id) if task.worker_id else None
-    return [
-        task.job_id,
-        task.index,
-        int(task.state),
-        task.error,
-        task.exit_code,
-        task.started_at_ms,
-        task.finished_at_ms,
-        task.attempt_number,
-        task.attempt_uid,
-        int(task.band),
-        task.worker_id or None,
-        worker.address if worker is not None else None,
-        task.failure_count,
-        task.preemption_count,
-    ]
-
-
-def _attempt_row(attempt: Attempt) -> list[object]:
-    return [
-        attempt.task_id,
-        attempt.number,
-        attempt.uid,
-        attempt.worker_id,
-        int(attempt.state),
-        attempt.created_at_ms,
-        attempt.started_at_ms,
-        attempt.finished_at_ms,
-        attempt.exit_code,
-        attempt.error,
-        attempt.terminal_reason,
-        int(attempt.charge),
-        int(attempt.executed),
-        attempt.memory_peak_bytes,
-        attempt.log_lines,
-        attempt.stop_reason,
-        json.dumps(attempt.displaces) if attempt.displaces else "[]",
-    ]
-
-
 def _endpoint_row(endpoint: Endpoint) -> list[object]:
     return [
         endpoint.endpoint_id,
@@ -379,30 +269,6 @@ def _endpoint_row(endpoint: Endpoint) -> list[object]:
         endpoint.lease_ms,
         None if endpoint.access is EndpointAccess.PRIVATE else int(endpoint.access),
     ]
-
-
-def _committed(overlay: Overlay) -> Iterable[list[object]]:
-    touched: dict[str, Usage] = {}
-
-    def usage_of(worker_id: str) -> Usage:
-        usage = touched.get(worker_id)
-        if usage is None:
-            usage = touched[worker_id] = overlay.model.usage_of(worker_id).copy()
-        return usage
-
-    if not overlay.model.held.keys().isdisjoint(overlay.deleted_jobs):
-        for gone in overlay.model.attempts.values():
-            if gone.job_id in overlay.deleted_jobs:
-                usage_of(gone.worker_id).add(gone.resources, -1, False)
-    for attempt in overlay.attempts.values():
-        usage = usage_of(attempt.worker_id)
-        old = overlay.model.attempts.get(attempt.uid)
-        if old is not None and old.finished_at_ms is None and old.job_id not in overlay.deleted_jobs:
-            usage.add(old.resources, -1, False)
-        if attempt.finished_at_ms is None:
-            usage.add(attempt.resources, 1, False)
-    for worker_id, usage in touched.items():
-        yield [worker_id, usage.cpu_millicores, usage.memory_bytes, usage.gpu, usage.tpu]
 
 
 def _workers(overlay: Overlay) -> Iterable[Statement]:
