@@ -194,7 +194,12 @@ class SubmitService:
 
 
 def _answer(outcome: submit.Admitted | submit.KeptExisting, warnings: list[str]) -> controller_pb2.LaunchJobResponse:
-    return controller_pb2.LaunchJobResponse(job_id=outcome.job_id, incarnation=outcome.incarnation, warnings=warnings)
+    return controller_pb2.LaunchJobResponse(
+        job_id=outcome.job_id,
+        incarnation=outcome.incarnation,
+        warnings=warnings,
+        existing=isinstance(outcome, submit.KeptExisting),
+    )
 
 
 def _missing(blob_id: str, what: str) -> RpcError:

@@ -112,12 +112,14 @@ def run(ctx: click.Context, /, no_wait: bool, dry_run: bool, terminate_on_exit: 
         return _interrupted_submit(session, request, terminate_on_exit)
     for doubt in submitted.warnings:
         session.diagnostics.warn(doubt)
+    if submitted.existing:
+        session.diagnostics.note(f"{submitted.job_id} is running already: nothing was submitted")
     try:
         output.line(submitted.job_id)
         output.flush()
         return 0 if no_wait else _follow(session, submitted)
     except KeyboardInterrupt:
-        return _interrupted(session, submitted.job_id, terminate_on_exit)
+        return _interrupted(session, submitted.job_id, terminate_on_exit and not submitted.existing)
 
 
 def _rehearse(session: Session, request: pb.LaunchJobRequest) -> int:
@@ -224,4 +226,4 @@ def _interrupted_submit(session: Session, request: pb.LaunchJobRequest, terminat
             f"{session.program} {session.selector()}job describe {request.name}"
         )
         return 130
-    return _interrupted(session, submitted.job_id, terminate)
+    return _interrupted(session, submitted.job_id, terminate and not submitted.existing)

@@ -97,7 +97,8 @@ async def test_a_duplicate_is_one_job_and_a_namesake_is_refused(tmp_path: Path) 
         assert one == two == await r.launch("/u/j", request_id="same")
         error = await refusal(r, "/u/j", request_id="other")
         assert (error.status, error.code) == ("ALREADY_EXISTS", "job_exists")
-        assert (await r.launch("/u/j", existing_job_policy=KEEP)).incarnation == one.incarnation
+        kept = await r.launch("/u/j", existing_job_policy=KEEP)
+        assert kept.incarnation == one.incarnation and kept.existing and not one.existing
         assert (await r.launch("/u/j", existing_job_policy=RECREATE)).incarnation > one.incarnation
         await r.cancel("/u/j")
         assert (await refusal(r, "/u/j", existing_job_policy=ERROR)).code == "job_exists"

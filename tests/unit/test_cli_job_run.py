@@ -281,6 +281,18 @@ def test_ctrl_c_only_watching_never_cancels(world: World) -> None:
     assert world.client.called("TerminateJob") == []
 
 
+def test_a_job_that_was_there_already_is_followed_and_never_cancelled(world: World) -> None:
+    world.job("/ada/j")
+    world.task("/ada/j/0")
+    world.client.answer("LaunchJob", pb.LaunchJobResponse(job_id="/ada/j", incarnation=T0, existing=True))
+    interrupt_after(world, "FetchLogs", 3)
+    done = world.cli("job", "run", "--existing-job", "keep", "--job-name", "j", "--", "sleep", "9")
+    assert done.code == 130
+    assert "/ada/j is running already: nothing was submitted\n" in done.err
+    assert "/ada/j goes on" in done.err
+    assert world.client.called("TerminateJob") == []
+
+
 def test_a_lost_connection_does_not_cancel_and_says_how_to_look_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
