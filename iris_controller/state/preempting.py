@@ -109,7 +109,7 @@ def _evict(o: Overlay, job: Job, task: Task, successor: Attempt, band: PriorityB
         return
     begun = task.state in EXECUTING
     charge = Charge.PREEMPTION if begun else Charge.NONE
-    error = f"preempted by {successor.task_id} ({band.label} over {task.band.label})"
+    error = f"Preempted by {successor.task_id} ({band.label} over {task.band.label})"
     if not begun or task.preemption_count + 1 <= job.spec.max_retries_preemption:
         after = requeue_task(
             o, task, TaskState.PREEMPTED, stop=StopReason.PREEMPTED, reason="displaced", error=error, charge=charge

@@ -48,7 +48,7 @@ def test_the_victim_goes_back_to_the_queue_and_the_other_takes_its_place_in_one_
     (placed,) = displace(world, [(LOW, 0, uid)])
     victim, task = world.task(job_id=LOW), world.task(job_id=HIGH)
     assert (victim.state, victim.worker_id, victim.preemption_count) == (S.PENDING, "", int(begun))
-    assert victim.error == f"preempted by {HIGH}/0 (production over batch)"
+    assert victim.error == f"Preempted by {HIGH}/0 (production over batch)"
     assert (task.state, task.attempt_uid, task.band, placed.displaces) == (S.ASSIGNED, placed.uid, PRODUCTION, (uid,))
     gone = world.model.attempts[uid]
     assert (gone.state, gone.finished_at_ms, gone.stop_reason) == (S.PREEMPTED, None, StopReason.PREEMPTED)
@@ -177,7 +177,7 @@ def test_a_gang_evicts_a_gang_whole_and_each_member_waits_for_its_own_worker() -
     assert [a.displaces for a in placed] == [(uid,) for _, _, uid in victims]
     assert {world.task(i, LOW).state for i in range(2)} == {S.PENDING}
     assert [world.task(i, LOW).preemption_count for i in range(2)] == [1, 1]
-    assert world.task(1, LOW).error == f"preempted by {HIGH}/1 (production over batch)"
+    assert world.task(1, LOW).error == f"Preempted by {HIGH}/1 (production over batch)"
     assert world.observe(victims[0][2], S.KILLED, "w0")
     assert [withheld(world.model, a) for a in placed] == [False, True]
     check_invariants(world.model)
