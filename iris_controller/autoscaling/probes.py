@@ -14,12 +14,13 @@ AT_ONCE: Final = 64
 
 async def healthy(address: str) -> bool:
     """Whether a worker at host:port answers `/health` with success in time."""
-    import httpx
+    import httpcore
 
     try:
-        async with httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False) as client:
-            return (await client.get(f"http://{address}/health")).is_success
-    except (httpx.HTTPError, httpx.InvalidURL):
+        async with asyncio.timeout(TIMEOUT_S), httpcore.AsyncConnectionPool() as pool:
+            answer = await pool.request("GET", f"http://{address}/health")
+            return 200 <= answer.status < 300
+    except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.UnsupportedProtocol, TimeoutError, ValueError):
         return False
 
 

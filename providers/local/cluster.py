@@ -40,6 +40,8 @@ NEEDED: Final = (
     "starlette",
     "uvicorn",
     "uvloop",
+    "httpcore",
+    "websockets",
     "prometheus_client",
     "psutil",
     "zstandard",
