@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from iris_controller.autoscaling import backoff, planning
@@ -47,7 +48,11 @@ GAP_S: Final = 0.5
 """Least time between two evaluations."""
 WATCH_S: Final = 2.0
 """How often the provider is asked while something of its comes or goes."""
+PROBE_EVERY_S: Final = 9.5
+"""However often it evaluates: a worker whose stream closed is declared dead long before enough probes have failed."""
 NEVER: Final = -1e9
+LARGE: Final = 1_000
+"""Entries of demand times groups from which on planning would hold up the loop."""
 
 
 @dataclass(slots=True)
@@ -93,6 +98,7 @@ class Autoscaler:
         """Slices that were asked for and not answered yet: their groups by id, "" = an operator's."""
         self._creates = Rate(CREATES_PER_MINUTE, clock.monotonic())
         self._listed_at = NEVER
+        self._probed_at = NEVER
         self._failures = Failures(loop.model, self.memory, self.actions, clock)
         self._keeper = Keeper(
             loop,
@@ -172,6 +178,7 @@ class Autoscaler:
             await self._keeper.adopt(self._requesting)
         await self._keeper.advance(now)
         self._keeper.delete(now)
+        await asyncio.sleep(0)
         if self.sights.listed:
             await self._settle()
             await self._plan(self._clock.monotonic())
@@ -193,7 +200,9 @@ class Autoscaler:
             return
         self.problem = ""
         self.sights.take(infos, self._model.slices, began, self._clock.monotonic())
-        await self._probe()
+        if self._clock.monotonic() - self._probed_at >= PROBE_EVERY_S:
+            self._probed_at = self._clock.monotonic()
+            await self._probe()
 
     async def _probe(self) -> None:
         """Asks the workers of ready slices that have no stream; a worker that has one is reachable by that."""
@@ -217,15 +226,20 @@ class Autoscaler:
     # Making -------------------------------------------------------------------------------------------------
 
     async def _plan(self, now: float) -> None:
-        states = self.memory.states(self._asked_for(), now)
         demands = demand_of(self._model, self._unplaced())
-        plan = planning.plan(
+        await asyncio.sleep(0)
+        states = self.memory.states(self._asked_for(), now)
+        decide = partial(
+            planning.plan,
             demands,
             states,
             self.memory.idle(self.sights, now),
             creates_left=self._creates.left(now),
             idle_threshold_ms=self.config.autoscaler.scale_down_delay_ms,
         )
+        # Values in, plan out: a large one is worked out beside the loop.
+        large = len(demands) * len(states) > LARGE
+        plan = await asyncio.to_thread(decide) if large else decide()
         self.last = Evaluation(self._loop.now_ms(), demands, states, plan)
         for name, count in plan.routing.required.items():
             memory = self.memory.of(name, now)
