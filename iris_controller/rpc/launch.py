@@ -183,6 +183,13 @@ def _check_container(request: controller_pb2.LaunchJobRequest, identity: Identit
     name = common_pb2.ContainerProfile.Name(profile).removeprefix("CONTAINER_PROFILE_").lower()
     if profile in _ADMINS_PROFILES and identity.role is not Role.ADMIN:
         raise denied(f"container profile {name} needs an admin", code="container_profile_denied")
+    copies = request.processes_per_task
+    if copies and copies != 1 and (copies < 0 or not resources.gpu_count or resources.gpu_count % copies):
+        raise invalid(
+            "processes_per_task",
+            f"{copies} processes cannot share {resources.gpu_count} GPUs",
+            hint="give each as many",
+        )
     if profile == common_pb2.CONTAINER_PROFILE_GVISOR and resources.device is not None:
         raise invalid(
             "container_profile", f"container profile {name} has no accelerators", hint="leave one of them out"

@@ -42,4 +42,5 @@ class RunSpecs:
             ports=request.ports,
             timeout_ms=job.spec.timeout_ms,
             priority_band=request.priority_band,
+            processes_per_task=request.processes_per_task,
         )

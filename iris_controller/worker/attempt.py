@@ -14,7 +14,7 @@ import signal
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from iris_controller.worker import environment, outcome, ports, procs, staging
+from iris_controller.worker import environment, fan_out, outcome, ports, procs, staging
 from iris_controller.worker.archive import Refused
 from iris_controller.worker.bundles import Bundles, CannotFetch
 from iris_controller.worker.config import GRACE_S, now_ms, reason
@@ -212,6 +212,9 @@ class Attempt:
         argv = list(self._spec.entrypoint.run_command.argv)
         if not argv:
             return outcome.not_started("the command is empty", 127)
+        copies = self._spec.processes_per_task
+        if copies > 1:
+            argv = fan_out.command(copies, self._spec.resources.device.count, argv)
         try:
             ended = await self._process(argv, ("stdout", "stderr"), main=True)
         except CannotStart as error:

@@ -34,6 +34,7 @@ class RunOptions:
     tpu: str
     enable_extra_resources: bool
     replicas: int | None
+    processes_per_task: int
     group_by: str | None
     regions: Sequence[str]
     zone: str
@@ -99,6 +100,14 @@ _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
         type=click.IntRange(1, MAX_REPLICAS),
         metavar="N",
         help="Tasks. Default: 1, or the machines of a TPU slice.",
+    ),
+    click.option(
+        "--processes-per-task",
+        type=click.IntRange(1, 64),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Run the command so many times in each task, each with its share of the task's GPUs.",
     ),
     click.option(
         "--group-by",

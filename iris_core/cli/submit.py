@@ -65,6 +65,14 @@ def build(options: RunOptions, argv: Sequence[str], program: str) -> pb.LaunchJo
     _limits(options, request)
     request.ports.extend(options.ports)
     request.task_image = options.task_image
+    if options.processes_per_task > 1:
+        gpus = resources.device.count if resources.device.kind == "gpu" else 0
+        if not gpus or gpus % options.processes_per_task:
+            raise UsageFailed(
+                f"--processes-per-task {options.processes_per_task} cannot share {gpus} GPUs evenly",
+                hint="it divides the number that --gpu asks for",
+            )
+        request.processes_per_task = options.processes_per_task
     request.container_profile = _profile(options.container_profile)
     request.client_revision_date = revision_date()
     request.submit_argv.extend(_encodable(redact_argv([program, *argv])))

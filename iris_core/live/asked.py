@@ -25,6 +25,8 @@ def asked(request: pb.LaunchJobRequest) -> list[tuple[str, str]]:
         found.append(("System reason", request.system_reason))
     if request.coscheduling.group_by:
         found.append(("Gang", f"all tasks at once, on workers of one {request.coscheduling.group_by}"))
+    if request.processes_per_task > 1:
+        found.append(("Processes", f"{request.processes_per_task} in each task"))
     if request.constraints:
         found.append(("Constraints", ", ".join(constraint_text(one) for one in request.constraints)))
     preempted = request.max_retries_preemption if request.HasField("max_retries_preemption") else _DEFAULT_PREEMPTIONS

@@ -7,6 +7,7 @@ lines, or to leave observations unacknowledged. Lines are taken by the rule of t
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -133,13 +134,14 @@ class FakeController:
         ports: Sequence[str] = (),
         timeout_ms: int = 0,
         token: str = "",
+        blobs: Mapping[str, bytes] | None = None,
+        processes: int = 0,
+        gpus: int = 0,
         send: bool = True,
     ) -> str:
         """Wants an attempt to run. Returns its uid."""
         uid = uid or secrets.token_hex(8)
         if bundle is not None:
-            import hashlib
-
             bundle_id = hashlib.sha256(bundle).hexdigest()
             self.bundles[bundle_id] = bundle
         spec = worker_pb2.RunSpec(
@@ -150,7 +152,13 @@ class FakeController:
             bundle_id=bundle_id,
             resources=common_pb2.Resources(memory_bytes=memory),
             ports=ports,
+            processes_per_task=processes,
         )
+        if gpus:
+            spec.resources.device.CopyFrom(common_pb2.Device(kind="gpu", count=gpus))
+        for name, data in (blobs or {}).items():
+            blob_id = spec.entrypoint.workdir_file_refs[name] = hashlib.sha256(data).hexdigest()
+            self.bundles[blob_id] = data
         spec.entrypoint.run_command.argv.extend(argv)
         spec.entrypoint.workdir_files.update(files or {})
         spec.environment.env_vars.update(env or {})

@@ -24,6 +24,7 @@ SUCCEEDED = common_pb2.JOB_STATE_SUCCEEDED
 ERROR = common_pb2.EXISTING_JOB_POLICY_ERROR
 KEEP = common_pb2.EXISTING_JOB_POLICY_KEEP
 RECREATE = common_pb2.EXISTING_JOB_POLICY_RECREATE
+EIGHT = common_pb2.Resources(cpu_millicores=100, device=common_pb2.Device(kind="gpu", variant="h100", count=8))
 FEW = CONFIG.replace("controller: {", "controller: {max_active_tasks_per_user: 5, ")
 WITH_GROUP = (
     CONFIG + "scale_groups:\n  cpu:\n    num_vms: 1\n    max_slices: 0\n    zones: [asia-east1-a]\n"
@@ -246,6 +247,9 @@ async def test_profiles_that_reach_further_are_for_admins_and_gvisor_is_for_cpus
             await inside.close()
         error = await refusal(r, resources=gpu, container_profile=common_pb2.CONTAINER_PROFILE_GVISOR)
         assert error.status == "INVALID_ARGUMENT" and "no accelerators" in error.message
+        for copies in (3, -1):
+            error = await refusal(r, resources=EIGHT, processes_per_task=copies)
+            assert error.status == "INVALID_ARGUMENT" and f"{copies} processes cannot share 8 GPUs" in error.message
         assert "profile 77 is unknown" in (await refusal(r, container_profile=77)).message
         assert "name of an image" in (await refusal(r, task_image="a b")).message
         assert (

@@ -330,6 +330,44 @@ async def test_a_bundle_is_fetched_once_and_unpacked_each_time(tmp_path: Path) -
         assert len(list((worker.cache / "bundles").iterdir())) == 1
 
 
+async def test_large_files_are_fetched_as_bundles_are_and_lie_over_what_the_bundle_holds(tmp_path: Path) -> None:
+    async with running(tmp_path) as (controller, _):
+        blobs = {"main/hello": b"over", "new/large": b"y" * 20_000}
+        uid = controller.run(
+            ["sh", "-c", "cat main/hello; echo; wc -c < new/large"], bundle=zipped(main__hello="hi"), blobs=blobs
+        )
+        end = await controller.ended(uid)
+        assert end.state == SUCCEEDED and controller.lines[uid].text == ["over", "20000"]
+        lost = controller.run(["true"], blobs={"x": b"gone"}, send=False)
+        controller.bundles.clear()
+        controller.send()
+        end = await controller.ended(lost)
+        assert end.state == common_pb2.TASK_STATE_WORKER_FAILED and "cannot stage the work directory" in end.error
+
+
+async def test_several_processes_of_a_task_share_its_gpus_and_end_together(tmp_path: Path) -> None:
+    told = 'echo "$IRIS_PROCESS_INDEX/$IRIS_NUM_PROCESSES has $CUDA_VISIBLE_DEVICES"'
+    async with running(tmp_path) as (controller, _):
+        uid = controller.run(["sh", "-c", told], processes=2, gpus=4)
+        assert (await controller.ended(uid)).state == SUCCEEDED
+        assert sorted(controller.lines[uid].text) == ["0/2 has 0,1", "1/2 has 2,3"]
+        uid = controller.run(["sh", "-c", told], processes=2, gpus=2, env={"CUDA_VISIBLE_DEVICES": "6,7"})
+        assert (await controller.ended(uid)).state == SUCCEEDED
+        assert sorted(controller.lines[uid].text) == ["0/2 has 6", "1/2 has 7"]
+        one_fails = '[ "$IRIS_PROCESS_INDEX" = 1 ] && exit 7; trap "echo ended; exit 0" TERM; sleep 600 & wait'
+        uid = controller.run(["sh", "-c", one_fails], processes=3, gpus=3)
+        end = await controller.ended(uid)
+        assert (end.state, end.exit_code) == (common_pb2.TASK_STATE_FAILED, 7)
+        killed = controller.run(["sh", "-c", "kill -9 $$"], processes=2, gpus=2)
+        assert (await controller.ended(killed)).exit_code == 137
+        absent = controller.run(["no-such-program"], processes=2, gpus=2)
+        assert (await controller.ended(absent)).exit_code == 127
+        stopped = controller.run(["sh", "-c", "echo up; exec sleep 600"], processes=2, gpus=2)
+        await until(lambda: stopped in controller.lines and len(controller.lines[stopped].text) == 2)
+        controller.end(stopped)
+        assert (await controller.ended(stopped)).state == common_pb2.TASK_STATE_KILLED
+
+
 async def test_a_bundle_that_cannot_be_had_or_trusted(tmp_path: Path) -> None:
     async with running(tmp_path) as (controller, worker):
         absent = controller.run(["true"], bundle_id="0" * 64)

@@ -130,6 +130,12 @@ def test_a_gang_on_one_slice_has_as_many_tasks_as_machines(world: World) -> None
     assert "has 4 machines, and --replicas is 3" in refused(world, EXTRA, "--tpu", "v5litepod-16", "--replicas", "3")
 
 
+def test_processes_share_the_gpus_of_a_task_evenly(world: World) -> None:
+    assert submitted(world, EXTRA, "--gpu", "h100x8", "--processes-per-task", "4").processes_per_task == 4
+    for gpus in (("--gpu", "h100x8"), ("--tpu", "v5litepod-8"), ()):
+        assert "cannot share" in refused(world, EXTRA, *gpus, "--processes-per-task", "3")
+
+
 def test_system_work_names_its_reason_as_a_whole_word(world: World) -> None:
     request = submitted(world, "--priority", "System", "--system-reason", "the Hero run")
     assert request.priority_band == common.PRIORITY_BAND_SYSTEM and request.system_reason == "the Hero run"

@@ -88,7 +88,7 @@ class CoschedulingConfig(_message.Message):
     def __init__(self, group_by: _Optional[str] = ...) -> None: ...
 
 class LaunchJobRequest(_message.Message):
-    __slots__ = ("name", "entrypoint", "resources", "environment", "bundle_id", "ports", "constraints", "replicas", "max_retries_failure", "max_retries_preemption", "max_task_failures", "timeout_ms", "scheduling_timeout_ms", "preemption_policy", "existing_job_policy", "priority_band", "submit_argv", "coscheduling", "task_image", "container_profile", "client_revision_date", "system_reason", "inherit_workspace", "request_id")
+    __slots__ = ("name", "entrypoint", "resources", "environment", "bundle_id", "ports", "constraints", "replicas", "max_retries_failure", "max_retries_preemption", "max_task_failures", "timeout_ms", "scheduling_timeout_ms", "preemption_policy", "existing_job_policy", "priority_band", "submit_argv", "coscheduling", "task_image", "container_profile", "client_revision_date", "system_reason", "inherit_workspace", "processes_per_task", "request_id")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ENTRYPOINT_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
@@ -112,6 +112,7 @@ class LaunchJobRequest(_message.Message):
     CLIENT_REVISION_DATE_FIELD_NUMBER: _ClassVar[int]
     SYSTEM_REASON_FIELD_NUMBER: _ClassVar[int]
     INHERIT_WORKSPACE_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_PER_TASK_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     name: str
     entrypoint: Entrypoint
@@ -136,8 +137,9 @@ class LaunchJobRequest(_message.Message):
     client_revision_date: str
     system_reason: str
     inherit_workspace: bool
+    processes_per_task: int
     request_id: str
-    def __init__(self, name: _Optional[str] = ..., entrypoint: _Optional[_Union[Entrypoint, _Mapping]] = ..., resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., bundle_id: _Optional[str] = ..., ports: _Optional[_Iterable[str]] = ..., constraints: _Optional[_Iterable[_Union[_common_pb2.Constraint, _Mapping]]] = ..., replicas: _Optional[int] = ..., max_retries_failure: _Optional[int] = ..., max_retries_preemption: _Optional[int] = ..., max_task_failures: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., scheduling_timeout_ms: _Optional[int] = ..., preemption_policy: _Optional[_Union[_common_pb2.JobPreemptionPolicy, str]] = ..., existing_job_policy: _Optional[_Union[_common_pb2.ExistingJobPolicy, str]] = ..., priority_band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ..., submit_argv: _Optional[_Iterable[str]] = ..., coscheduling: _Optional[_Union[CoschedulingConfig, _Mapping]] = ..., task_image: _Optional[str] = ..., container_profile: _Optional[_Union[_common_pb2.ContainerProfile, str]] = ..., client_revision_date: _Optional[str] = ..., system_reason: _Optional[str] = ..., inherit_workspace: _Optional[bool] = ..., request_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., entrypoint: _Optional[_Union[Entrypoint, _Mapping]] = ..., resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., bundle_id: _Optional[str] = ..., ports: _Optional[_Iterable[str]] = ..., constraints: _Optional[_Iterable[_Union[_common_pb2.Constraint, _Mapping]]] = ..., replicas: _Optional[int] = ..., max_retries_failure: _Optional[int] = ..., max_retries_preemption: _Optional[int] = ..., max_task_failures: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., scheduling_timeout_ms: _Optional[int] = ..., preemption_policy: _Optional[_Union[_common_pb2.JobPreemptionPolicy, str]] = ..., existing_job_policy: _Optional[_Union[_common_pb2.ExistingJobPolicy, str]] = ..., priority_band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ..., submit_argv: _Optional[_Iterable[str]] = ..., coscheduling: _Optional[_Union[CoschedulingConfig, _Mapping]] = ..., task_image: _Optional[str] = ..., container_profile: _Optional[_Union[_common_pb2.ContainerProfile, str]] = ..., client_revision_date: _Optional[str] = ..., system_reason: _Optional[str] = ..., inherit_workspace: _Optional[bool] = ..., processes_per_task: _Optional[int] = ..., request_id: _Optional[str] = ...) -> None: ...
 
 class LaunchJobResponse(_message.Message):
     __slots__ = ("job_id", "incarnation", "warnings", "existing")

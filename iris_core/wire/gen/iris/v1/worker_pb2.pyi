@@ -174,7 +174,7 @@ class Rejected(_message.Message):
     def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., permanent: _Optional[bool] = ...) -> None: ...
 
 class RunSpec(_message.Message):
-    __slots__ = ("spec_id", "job_id", "incarnation", "num_tasks", "entrypoint", "environment", "bundle_id", "resources", "ports", "timeout_ms", "priority_band")
+    __slots__ = ("spec_id", "job_id", "incarnation", "num_tasks", "entrypoint", "environment", "bundle_id", "resources", "ports", "timeout_ms", "priority_band", "processes_per_task")
     SPEC_ID_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -186,6 +186,7 @@ class RunSpec(_message.Message):
     PORTS_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_BAND_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_PER_TASK_FIELD_NUMBER: _ClassVar[int]
     spec_id: str
     job_id: str
     incarnation: int
@@ -197,7 +198,8 @@ class RunSpec(_message.Message):
     ports: _containers.RepeatedScalarFieldContainer[str]
     timeout_ms: int
     priority_band: _common_pb2.PriorityBand
-    def __init__(self, spec_id: _Optional[str] = ..., job_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., num_tasks: _Optional[int] = ..., entrypoint: _Optional[_Union[_controller_pb2.Entrypoint, _Mapping]] = ..., environment: _Optional[_Union[_controller_pb2.Environment, _Mapping]] = ..., bundle_id: _Optional[str] = ..., resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., ports: _Optional[_Iterable[str]] = ..., timeout_ms: _Optional[int] = ..., priority_band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ...) -> None: ...
+    processes_per_task: int
+    def __init__(self, spec_id: _Optional[str] = ..., job_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., num_tasks: _Optional[int] = ..., entrypoint: _Optional[_Union[_controller_pb2.Entrypoint, _Mapping]] = ..., environment: _Optional[_Union[_controller_pb2.Environment, _Mapping]] = ..., bundle_id: _Optional[str] = ..., resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., ports: _Optional[_Iterable[str]] = ..., timeout_ms: _Optional[int] = ..., priority_band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ..., processes_per_task: _Optional[int] = ...) -> None: ...
 
 class RunTask(_message.Message):
     __slots__ = ("spec_id", "task_id", "attempt_id", "task_index", "token", "timeout_remaining_ms")
