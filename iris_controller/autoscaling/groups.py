@@ -5,14 +5,14 @@ Times are what is left of them, in ms, so that nothing here needs a clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from iris_core.model.quantities import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from iris_core.config.scale_groups import ScaleGroup
     from iris_core.model.resources import Resources
@@ -57,6 +57,12 @@ class GroupState:
     down_left: int | None = None
     seen: Resources | None = None
     """What its largest worker really has; None = no worker has ever been seen."""
+    attributes: Mapping[str, str | int | float] = field(default_factory=dict)
+    """What every worker of it says of itself, from the group where not given."""
+
+    def __post_init__(self) -> None:
+        if not self.attributes:
+            object.__setattr__(self, "attributes", self.group.worker_attributes())
 
     @property
     def name(self) -> str:

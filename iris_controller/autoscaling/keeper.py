@@ -105,6 +105,8 @@ class Keeper:
     async def advance(self, now: float) -> None:
         steps: list[tuple[Slice, Step, str]] = []
         for row in self._model.slices.values():
+            if self._sights.unremarkable(row, self._model):
+                continue
             found = next_step(row, self._sights.sight(row, self._model, now))
             if found is not None:
                 steps.append((row, *found))

@@ -34,7 +34,7 @@ Capacity = tuple[int, int, int]
 
 def unmet(demand: Demand, state: GroupState) -> tuple[Constraint, ...]:
     """The required constraints that no worker of the group would satisfy."""
-    attributes = state.group.worker_attributes()
+    attributes = state.attributes
     tpu = state.group.device is not None and state.group.device.kind == "tpu"
     return tuple(
         c
@@ -45,8 +45,7 @@ def unmet(demand: Demand, state: GroupState) -> tuple[Constraint, ...]:
 
 def unmet_wishes(demand: Demand, state: GroupState) -> int:
     """How many of the preferred constraints its workers would not satisfy."""
-    attributes = state.group.worker_attributes()
-    return sum(not c.matches(attributes) for c in demand.preferred)
+    return sum(not c.matches(state.attributes) for c in demand.preferred)
 
 
 def capacity(demand: Demand, state: GroupState) -> Capacity:
@@ -83,7 +82,7 @@ def gang_problem(demand: Demand, state: GroupState) -> str:
     if group.num_vms != demand.count:
         return f"{group.name} has {group.num_vms} machines in a slice"
     tpu = group.device is not None and group.device.kind == "tpu"
-    if demand.group_by not in group.worker_attributes() and not (tpu and demand.group_by in _OF_A_SLICE):
+    if demand.group_by not in state.attributes and not (tpu and demand.group_by in _OF_A_SLICE):
         return f"{group.name} has no attribute {demand.group_by}"
     return ""
 
@@ -117,7 +116,7 @@ def _near(constraints: Sequence[Constraint], states: Sequence[GroupState]) -> st
     for c in constraints:
         if c.key not in (ZONE, REGION) or c.op not in (Op.EQ, Op.IN):
             continue
-        known = sorted({str(v) for s in states if (v := s.group.worker_attributes().get(c.key)) is not None})
+        known = sorted({str(v) for s in states if (v := s.attributes.get(c.key)) is not None})
         for value in c.values:
             near = did_you_mean(str(value), known)
             if near:

@@ -7,7 +7,7 @@ puts together the state of every group for the planning. Must never write anythi
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from iris_controller.autoscaling import backoff
@@ -38,6 +38,7 @@ class GroupMemory:
     troubled_at: float = -1.0
     """When the latest failure was booked: a request from before it fails with it."""
     peak: int = 0
+    attributes: Mapping[str, str | int | float] = field(default_factory=dict)
 
 
 class Memory:
@@ -57,7 +58,11 @@ class Memory:
         known = self._known.get(name)
         if known is None:
             group = self._groups.get(name) or ScaleGroup(name)
-            known = GroupMemory(Rate(group.scale_up_rate_limit, now), Rate(group.scale_down_rate_limit, now))
+            known = GroupMemory(
+                Rate(group.scale_up_rate_limit, now),
+                Rate(group.scale_down_rate_limit, now),
+                attributes=group.worker_attributes(),
+            )
             self._known[name] = known
         return known
 
@@ -96,6 +101,7 @@ class Memory:
                     up_left=known.up.left(now),
                     down_left=known.down.left(now),
                     seen=seen.get(group.name),
+                    attributes=known.attributes,
                 )
             )
         return found
@@ -113,8 +119,11 @@ class Memory:
         return found
 
     def _well(self, row: Slice) -> bool:
-        workers = [self._model.workers.get(worker_id) for worker_id in row.worker_ids]
-        return bool(workers) and all(w is not None and w.health is WorkerHealth.HEALTHY for w in workers)
+        for worker_id in row.worker_ids:
+            worker = self._model.workers.get(worker_id)
+            if worker is None or worker.health is not WorkerHealth.HEALTHY:
+                return False
+        return bool(row.worker_ids)
 
     def _seen(self) -> dict[str, Resources]:
         """The largest CPU and memory of each group's workers."""

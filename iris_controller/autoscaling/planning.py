@@ -93,6 +93,9 @@ def plan(
     found = Plan(routing)
     blocking = blocking_tiers(states)
     by_name = {state.name: state for state in states}
+    resting: dict[str, list[IdleSlice]] = {}
+    for item in idle:
+        resting.setdefault(item.group, []).append(item)
     order = [*routing.launches, *(name for name in by_name if name not in routing.launches)]
     left = creates_left
     for name in order:
@@ -106,7 +109,7 @@ def plan(
         if launch:
             found.launches.append(Launch(name, launch, _why(state, routing)))
         found.decisions[name] = _decision(state, launch, wanted, blocked)
-        found.retires.extend(_retires(state, aim(state, routing), idle, idle_threshold_ms))
+        found.retires.extend(_retires(state, aim(state, routing), resting.get(name, ()), idle_threshold_ms))
     return found
 
 
@@ -177,7 +180,7 @@ def _retires(state: GroupState, target: int, idle: Sequence[IdleSlice], threshol
         surplus = min(surplus, state.down_left)
     if surplus <= 0:
         return []
-    old = [item for item in idle if item.group == state.name and item.idle_ms >= threshold_ms]
+    old = [item for item in idle if item.idle_ms >= threshold_ms]
     old.sort(key=lambda item: (-item.idle_ms, item.slice_id))
     return [
         Retire(

@@ -62,11 +62,11 @@ class Routing:
 
 
 @dataclass(slots=True)
-class _Machines:
-    """So many machines with the same room left."""
+class _Shape:
+    """What entries that ask for the same have in common: why they go nowhere, ("", "") while they may, and where they may go."""
 
-    room: Capacity
-    count: int
+    refusal: tuple[str, str]
+    choices: list[GroupState]
 
 
 class _Book:
@@ -78,13 +78,15 @@ class _Book:
         self.new = state.room if may_grow else 0
         self.filled = 0
         self.opened = 0
-        self.machines: list[_Machines] = []
-        """Of slices that some demand has opened already."""
+        self.machines: dict[Capacity, int] = {}
+        """Of slices that some demand has opened already: how many have how much room left."""
 
     def give(self, demand: Demand, count: int, new: bool) -> int:
         """Takes up to `count` tasks; `new` = into slices that nobody asked for yet. Returns how many."""
         if demand.gang:
             return count if self._open(1, new) else 0
+        if not (self.new if new else self.coming or self.machines):
+            return 0
         full = capacity(demand, self.state)
         each = fits(demand, full)
         if not each:
@@ -95,7 +97,7 @@ class _Book:
             slices = self._open(-(-machines // self.state.group.num_vms), new)
             if not slices:
                 break
-            self.machines.append(_Machines(full, slices * self.state.group.num_vms))
+            self._put(full, slices * self.state.group.num_vms)
             left -= self._fill(demand, left)
         return count - left
 
@@ -113,23 +115,28 @@ class _Book:
     def _fill(self, demand: Demand, count: int) -> int:
         """First fit into the machines that are open."""
         left = count
-        after: list[_Machines] = []
-        for machines in self.machines:
-            each = min(fits(demand, machines.room), count) if left else 0
+        for room, number in list(self.machines.items()):
+            each = min(fits(demand, room), count)
             if not each:
-                after.append(machines)
                 continue
-            whole = min(machines.count, left // each)
-            rest = left - whole * each if whole < machines.count else 0
-            for used, number in ((each, whole), (rest, 1 if rest else 0)):
-                if number:
-                    after.append(_Machines(_less(machines.room, demand, used), number))
-            spared = machines.count - whole - bool(rest)
-            if spared:
-                after.append(_Machines(machines.room, spared))
+            whole = min(number, left // each)
+            rest = left - whole * each if whole < number else 0
+            self._put(room, -whole - bool(rest))
+            self._put(_less(room, demand, each), whole)
+            if rest:
+                self._put(_less(room, demand, rest), 1)
             left -= whole * each + rest
-        self.machines = after
+            if not left:
+                break
         return count - left
+
+    def _put(self, room: Capacity, number: int) -> None:
+        """So many machines more, or less, have that much room."""
+        number += self.machines.get(room, 0)
+        if number:
+            self.machines[room] = number
+        else:
+            self.machines.pop(room, None)
 
 
 def route(demands: Sequence[Demand], states: Sequence[GroupState]) -> Routing:
@@ -140,12 +147,17 @@ def route(demands: Sequence[Demand], states: Sequence[GroupState]) -> Routing:
         state.name: _Book(state, state.availability not in BLOCKED and not tier_block(state, blocking))
         for state in states
     }
+    shapes: dict[object, _Shape] = {}
     for demand in demands:
-        code, reason = never(demand, states)
-        if code:
-            routing.unmet.append(Unmet(demand, demand.count, code, reason))
+        key = (demand.resources, demand.required, demand.preferred, demand.group_by, demand.gang and demand.count)
+        shape = shapes.get(key)
+        if shape is None:
+            shape = shapes[key] = _Shape(never(demand, states), candidates(demand, states))
+        if shape.refusal[0]:
+            # Room only shrinks here: what has found none will find none.
+            routing.unmet.append(Unmet(demand, demand.count, *shape.refusal))
             continue
-        choices = candidates(demand, states)
+        choices = shape.choices
         left = demand.count
         for new in (False, True):
             for state in choices:
@@ -156,7 +168,8 @@ def route(demands: Sequence[Demand], states: Sequence[GroupState]) -> Routing:
                 if new and books[state.name].opened:
                     routing.launches[state.name] = books[state.name].opened
         if left:
-            routing.unmet.append(_full(demand, left, choices, blocking))
+            shape.refusal = _full(choices, blocking)
+            routing.unmet.append(Unmet(demand, left, *shape.refusal))
     routing.required = {name: book.filled + book.opened for name, book in books.items() if book.filled or book.opened}
     return routing
 
@@ -186,16 +199,16 @@ def _less(room: Capacity, demand: Demand, tasks: int) -> Capacity:
     return cpu - tasks * asked.cpu_millicores, memory - tasks * asked.memory_bytes, left - tasks * devices
 
 
-def _full(demand: Demand, left: int, choices: Sequence[GroupState], blocking: dict[str, GroupState]) -> Unmet:
+def _full(choices: Sequence[GroupState], blocking: dict[str, GroupState]) -> tuple[str, str]:
     tiers = [tier_block(state, blocking) for state in choices]
     own = [state.availability in BLOCKED for state in choices]
     if all(tier and not blocked for tier, blocked in zip(tiers, own, strict=True)):
-        return Unmet(demand, left, TIER, tiers[0])
+        return TIER, tiers[0]
     said = [
         f"{state.name}: {tier if tier and not blocked else _why(state)}"
         for state, tier, blocked in zip(choices, tiers, own, strict=True)
     ]
-    return Unmet(demand, left, FULL, "; ".join(said))
+    return FULL, "; ".join(said)
 
 
 def _why(state: GroupState) -> str:

@@ -63,6 +63,17 @@ class Sights:
             for slice_id in [key for key in kept if key not in rows]:
                 del kept[slice_id]
 
+    def unremarkable(self, row: Slice, model: Model) -> bool:
+        """Whether the slice is ready, listed as such and all its workers are healthy: nothing can become of it now."""
+        info = self.infos.get(row.slice_id)
+        if row.lifecycle is not Lifecycle.READY or info is None or info.state is not SliceState.READY:
+            return False
+        for worker_id in row.worker_ids:
+            worker = model.workers.get(worker_id)
+            if worker is None or not worker.attached or worker.health is not WorkerHealth.HEALTHY:
+                return False
+        return True
+
     def sight(self, row: Slice, model: Model, now: float) -> Sight:
         """What is known of one slice."""
         workers = [self._worker(worker_id, model) for worker_id in row.worker_ids]
