@@ -45,7 +45,7 @@ proto:  ## generate the wire code from the protos
 
 wheel:  ## dist/*.whl
 	@$(PYTHON) requirements/install.py dev
-	mkdir -p iris_core/_shipped && git log -1 --format=%cs > iris_core/_shipped/revision
+	mkdir -p iris_core/_shipped; git log -1 --format=%cs > iris_core/_shipped/revision || true
 	$(BIN)/hatchling build -t wheel; status=$$?; rm -r iris_core/_shipped; exit $$status
 
 clean:  ## forget .venv, caches and dist
