@@ -12,7 +12,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf import json_format
+from google.protobuf import descriptor_pool, json_format
 
 from iris_controller.rpc.errors import invalid
 from iris_core.model.errors import did_you_mean, shown
@@ -26,6 +26,7 @@ _IN_A_THREAD_BYTES = 32 * 1024
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _UNKNOWN = re.compile(r'has no field named "(?P<name>.*?)" at "(?P<place>[^"]*)"', re.S)
+_ENUM = re.compile(r"Invalid enum value (?P<value>.*) for enum type (?P<enum>[\w.]+) at (?P<place>[\w.\[\]]*\w)", re.S)
 
 
 async def from_json(body: bytes, kind: type[Message]) -> Message:
@@ -112,6 +113,9 @@ def _check(value: Any, kind: Any, place: str) -> None:
 def _refused(why: str, kind: type[Message]) -> RpcError:
     found = _UNKNOWN.search(why)
     if found is None:
+        enum = _ENUM.search(why)
+        if enum is not None:
+            return _no_such_value(**enum.groupdict())
         first = why.splitlines()[0] if why else "it cannot be read"
         return invalid("", f"the body is not a JSON {kind.DESCRIPTOR.full_name}: {first}", code="bad_json")
     name, place = found["name"], found["place"]
@@ -123,3 +127,12 @@ def _refused(why: str, kind: type[Message]) -> RpcError:
         code="unknown_field",
         hint=did_you_mean(name, kind.DESCRIPTOR.fields_by_name),
     )
+
+
+def _no_such_value(value: str, enum: str, place: str) -> RpcError:
+    """Also the short form of a name is worth a suggestion: `EQ` for `CONSTRAINT_OP_EQ`."""
+    names: list[str] = [known.name for known in descriptor_pool.Default().FindEnumTypeByName(enum).values][1:]
+    ending = [name for name in names if name.endswith(f"_{value.upper()}")]
+    near = f"did you mean {ending[0]!r}?" if ending else did_you_mean(value, names)
+    hint = near or f"one of {', '.join(names)}"
+    return invalid(place.rpartition(".")[2], f"{place} has no value {shown(value)}", code="bad_json", hint=hint)

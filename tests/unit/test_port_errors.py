@@ -138,6 +138,20 @@ def test_both_spellings_of_a_field_and_an_empty_body() -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "hint"),
+    [
+        ('{"constraints": [{"key": "a"}, {"op": "EQ"}]}', "did you mean 'CONSTRAINT_OP_EQ'?"),
+        ('{"constraints": [{"op": "CONSTRAINT_OP_EXIST"}]}', "did you mean 'CONSTRAINT_OP_EXISTS'?"),
+        ('{"existing_job_policy": "replace them all"}', "one of EXISTING_JOB_POLICY_ERROR, EXISTING_JOB_POLICY_KEEP"),
+    ],
+)
+def test_an_unknown_name_of_a_value_gets_a_suggestion(body: str, hint: str) -> None:
+    with pytest.raises(RpcError) as error:
+        parse(body)
+    assert hint in error.value.hint
+
+
+@pytest.mark.parametrize(
     ("body", "says"),
     [
         ('{"nam": "x"}', "unknown field 'nam' in 'LaunchJobRequest'"),
@@ -165,7 +179,8 @@ def test_both_spellings_of_a_field_and_an_empty_body() -> None:
         ("[" * 100_000, "nested too deeply"),
         ('{"a":' * 100_000, "nested too deeply"),
         ('{"ports": "x"}', "ports"),
-        ('{"priority_band": "FOO"}', "FOO"),
+        ('{"priority_band": "FOO"}', "LaunchJobRequest.priority_band has no value 'FOO'"),
+        ('{"priority_band": "a\\nb"}', "has no value 'a\\nb'"),
         (b"\xff\xfe{}", "not UTF-8"),
         (b"\x00", "not JSON"),
     ],
