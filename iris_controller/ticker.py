@@ -15,9 +15,12 @@ from iris_controller.scheduling.plans import Plan
 from iris_controller.state import kernel
 from iris_controller.state.model import Changes, Model
 from iris_controller.state.overlay import Overlay
+from iris_controller.state.records import Attempt
 
 SLICE_ASSIGNMENTS = 1_000
 SLICE_SECONDS = 0.02
+PLACES_SAID = 8
+"""Of one job in one audit line; the rest is counted."""
 
 
 class SchedulerTicker:
@@ -75,3 +78,18 @@ def apply_plan(overlay: Overlay, plan: Plan, uid: Callable[[], str], now_ms: int
     for eviction in plan.evictions:
         places = [(*place, uid()) for place in eviction.places]
         kernel.displace(overlay, eviction.job_id, places, eviction.victims, eviction.band, now_ms)
+    _note_assignments(overlay)
+
+
+def _note_assignments(overlay: Overlay) -> None:
+    """One line a job and slice, not one a task: a slice may place a thousand, and its lines are written on the loop."""
+    placed: dict[str, list[Attempt]] = {}
+    for attempt in overlay.attempts.values():
+        if attempt.uid not in overlay.model.attempts:
+            placed.setdefault(attempt.job_id, []).append(attempt)
+    for job_id, attempts in placed.items():
+        places = ",".join(f"{a.task_index}:{a.number}@{a.worker_id}" for a in attempts[:PLACES_SAID])
+        more = len(attempts) - PLACES_SAID
+        if more > 0:
+            places += f",+{more}"
+        overlay.note("assignment_queued", job_id, "scheduler", tasks=len(attempts), places=places)

@@ -117,6 +117,9 @@ def admit(
         answer = _make_room(o, existing, new, now_ms, force)
         if answer is not None:
             return answer
+        o.note(
+            "job_removed", existing.job_id, new.submitting_user, incarnation=existing.submitted_at_ms, reason="replaced"
+        )
     # Also when no such job is held here: the database may still know one that ended long ago.
     o.delete_job(new.job_id)
     job = _new_job(o, new, job_id, parent, now_ms)

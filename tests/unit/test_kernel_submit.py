@@ -214,6 +214,7 @@ def test_a_finished_job_is_replaced(policy: int) -> None:
     second = ask(world, policy=policy, tasks=2)
     assert isinstance(second, Admitted) and second.incarnation > first.incarnation
     assert (world.job().state, world.job().num_tasks, world.task().attempt_number) == (JobState.PENDING, 2, -1)
+    assert world.audit[-2:] == [f"job_removed {JOB}", f"job_submitted {JOB}"]
     check_invariants(world.model)
 
 

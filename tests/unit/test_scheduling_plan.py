@@ -14,7 +14,9 @@ from iris_controller.scheduling.plan import Planner
 from iris_controller.scheduling.snapshot import BUILDING_LIMIT, IDLE_GROUPS
 from iris_controller.state import kernel
 from iris_controller.state.model import Usage
+from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import JobSpec, Worker
+from iris_controller.ticker import apply_plan
 from iris_core.model.bands import PriorityBand
 from iris_core.model.constraints import Mode, parse_constraint
 from iris_core.model.resources import Device
@@ -510,3 +512,20 @@ def test_no_task_is_placed_while_a_more_important_one_would_fit(
         assert fits(spec, model.workers[worker_id], held[worker_id])
         held[worker_id].add(spec.resources, 1, building=False)
         waiting[job_id] -= 1
+
+
+def test_what_a_slice_assigned_is_one_audit_line_for_each_job() -> None:
+    world = World()
+    world.add_worker("w", cpu=16)
+    world.submit("/u/few", tasks=2)
+    world.submit("/u/many", tasks=10)
+    o = Overlay(world.model)
+    apply_plan(o, world.planner.plan(world.model), world.uid, world.now_ms)
+    lines = {event.entity: event for event in o.audit if event.action == "assignment_queued"}
+    assert sorted(lines) == ["/u/few", "/u/many"] and len(o.audit) == 2
+    assert lines["/u/few"].trigger == "scheduler"
+    assert lines["/u/few"].values == {"tasks": 2, "places": "0:0@w,1:0@w"}
+    assert lines["/u/many"].values["tasks"] == 10
+    assert lines["/u/many"].values["places"].endswith("7:0@w,+2")
+    world.commit(o)
+    assert world.plan() == [] and world.audit.count("assignment_queued /u/few") == 1
