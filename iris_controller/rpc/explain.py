@@ -214,6 +214,15 @@ class ExplainService:
         answer.verdict = cast("explain_pb2.ExplainVerdict", int(found.verdict))
         answer.cause = found.cause
         answer.notes.extend(found.notes)
+        thought_of = what_if is not None or not answer.state
+        if (
+            thought_of
+            and found.verdict is Verdict.WAITS
+            and self._model.occupants.any_below(found.place.effective.rank())
+        ):
+            answer.notes.append(
+                "work of a lower band is running; whether some would be evicted for it is not counted here"
+            )
         fill(answer, found, lambda name: task is None or name.startswith(f"{task.job_id}/"))
         return answer
 

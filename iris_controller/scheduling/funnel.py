@@ -378,4 +378,16 @@ def _groups(judged: Judged) -> tuple[GangGroup, ...]:
                 blocked=commonest(judged.requirements[first[w]].label for w in ids if first[w] < none),
             )
         )
-    return tuple(sorted(groups, key=lambda g: (g.capable < asked.size, g.missing, -g.capable, -g.workers, g.value)))
+    # Of groups with room for all, the planner takes the one that is left with the fewest free workers.
+    return tuple(
+        sorted(
+            groups,
+            key=lambda g: (
+                g.capable < asked.size,
+                g.missing,
+                -g.capable if g.missing else g.fits,
+                -g.workers if g.missing else 0,
+                g.value,
+            ),
+        )
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -184,6 +185,47 @@ async def test_a_misspelt_attribute_and_a_misspelt_region(tmp_path: Path) -> Non
         with pytest.raises(RpcFailed, match="no constraint on regoin to drop") as caught:
             await explain(r, "/u/c", explain_pb2.WhatIf(without=["regoin"]))
         assert caught.value.field == "what_if.without" and "'region'" in caught.value.hint
+
+
+def gang(name: str, tasks: int, cpu: float = 1) -> controller_pb2.LaunchJobRequest:
+    request = asked(name, cpu=cpu, tasks=tasks)
+    request.coscheduling.group_by = "tpu-name"
+    return request
+
+
+async def test_a_gang_that_no_group_is_large_enough_for_and_one_that_lacks_a_member(tmp_path: Path) -> None:
+    slices = {"w1": "s1", "w2": "s1", "w3": "s1", "w4": "s2", "w5": "s2"}
+    async with rig(tmp_path) as r, contextlib.AsyncExitStack() as stack:
+        for worker_id, name in slices.items():
+            await stack.enter_async_context(r.worker(worker_id, run_on, attributes={"tpu-name": name}))
+        large = await pending(r, gang("/u/large", 4))
+        assert large.cause == "needs 4 workers that share one tpu-name: the largest of 2 groups, s1, has 3"
+        assert large.verdict == NEVER and large.gang_size == 4 and large.groups_total == 2
+        assert [(g.value, g.workers, g.fits, g.capable, g.missing) for g in large.groups] == [
+            ("s1", 3, 3, 3, 1),
+            ("s2", 2, 2, 2, 2),
+        ]
+        assert funnel(large) == [("health", 5, 0), ("cpu", 5, 0), ("memory", 5, 0)]
+        await r.cancel("/u/large")
+        await running(r, asked("/u/hole", cpu=3.5, **{"tpu-name": "s1"}))
+        found = await pending(r, gang("/u/three", 3))
+        assert found.cause == ("needs 3 workers with room that share one tpu-name: s1 has 2, 1 missing (1 lacks cpu)")
+        assert found.verdict == WAITS
+        assert [(g.value, g.fits, g.missing, [(b.value, b.workers) for b in g.blocked]) for g in found.groups] == [
+            ("s1", 2, 1, [("cpu", 1)]),
+            ("s2", 2, 1, []),
+        ]
+        assert [(b.step, b.missing, [h.task_id for h in b.holders]) for b in found.blocked] == [
+            ("cpu", 500, ["/u/hole/0"])
+        ]
+        fewer = await explain(r, "/u/three", explain_pb2.WhatIf(replicas=2))
+        assert fewer.verdict == NOW and fewer.cause == "tpu-name s1 has room for all 2 tasks"
+        batch = asked("/u/batch", cpu=4, tasks=4)
+        batch.priority_band = common_pb2.PRIORITY_BAND_BATCH
+        await submit(r, batch)
+        await r.until("/u/batch", lambda j: any(c.state == RUNNING for c in j.task_counts))
+        tried = await rehearse(r, gang("/u/two", 2))
+        assert tried.verdict == WAITS and "work of a lower band is running" in tried.notes[-1]
 
 
 def build_on(worker: FakeWorker, wanted: worker_pb2.DesiredAttempt) -> Iterable[worker_pb2.Observation]:

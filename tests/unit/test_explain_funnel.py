@@ -158,6 +158,25 @@ def test_the_funnel_is_what_a_recount_says_and_what_the_planner_does(
         assert funnel.capable == 0
 
 
+@settings(max_examples=150, deadline=None)
+@given(WORKERS, HOLDS, SPECS, st.integers(1, 4))
+def test_a_gang_that_fits_is_placed_and_its_groups_are_counted(
+    workers: list[dict[str, Any]], holds: list[Resources], spec: Any, size: int
+) -> None:
+    world = busy_world(workers, holds, 0)
+    world.submit("/u/gang", tasks=size, spec=replace(spec, group_by="zone"))
+    found = explained(world, "/u/gang")
+    for group in found.funnel.groups:
+        members = [w for w in world.model.workers.values() if str(w.attributes.get("zone")) == group.value]
+        assert group.workers == len(members)
+        assert group.fits + sum(count for _, count in group.blocked) == group.workers
+        assert group.missing == max(0, size - group.fits) and group.fits <= group.capable
+    placed = [worker for job, _, worker in world.plan() if job == "/u/gang"]
+    assert bool(placed) == (found.verdict is Verdict.RUNS_NOW), found.cause
+    if placed:
+        assert len(placed) == size and not found.blocked
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(
