@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 def latest(now_ms: int, *earlier: int | None) -> int:
     """Now, but never before what it follows: a clock that was set back makes no negative duration."""
-    return max(now_ms, *(time for time in earlier if time is not None))
+    for time in earlier:
+        if time is not None and time > now_ms:
+            now_ms = time
+    return now_ms
 
 
 def live_attempt(o: Overlay, task: Task) -> Attempt | None:

@@ -281,14 +281,18 @@ class Model:
         rows = self.tasks.get(job_id)
         if rows is None:
             return
-        before = rows[index].state is TaskState.PENDING
+        old = rows[index]
         after = task.state is TaskState.PENDING
-        self.tally.change(self.jobs[job_id], rows[index], task)
+        self.tally.change(self.jobs[job_id], old, task)
         rows[index] = task
-        if before == after:
+        if (old.state is TaskState.PENDING) == after:
             return
         self.unplanned_jobs.add(job_id)
         waiting = self.pending.setdefault(job_id, [])
+        if len(waiting) > 1 and waiting[-1] == index and not after:
+            # Placed in the order in which they wait.
+            waiting.pop()
+            return
         position = bisect.bisect_left(waiting, -index, key=lambda i: -i)
         present = position < len(waiting) and waiting[position] == index
         if after and not present:
@@ -308,7 +312,9 @@ class Model:
             self.occupants.end(attempt.uid, attempt.worker_id)
         else:
             self.occupants.drop(attempt.uid, attempt.worker_id)
-        usage = self.usage.setdefault(attempt.worker_id, Usage())
+        usage = self.usage.get(attempt.worker_id)
+        if usage is None:
+            usage = self.usage[attempt.worker_id] = Usage()
         self.unplanned_workers.add(attempt.worker_id)
         if old is not None and old.finished_at_ms is None:
             usage.add(old.resources, -1, self._is_setting_up(old))

@@ -14,6 +14,7 @@ from operator import attrgetter, ne
 from typing import TYPE_CHECKING, Final
 
 from iris_controller.state.model import Usage
+from iris_core.model.states import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -89,6 +90,8 @@ _FRESH: Final = 4
 
 _DEFAULTS: Final[Values] = (None, None, None, None, "", 0, False, 0, None, 0, ())
 
+TASK_KEYS: Final = ("job_id", "task_index")
+
 COMMITTED_COLUMNS: Final = ("committed_cpu_millicores", "committed_mem_bytes", "committed_gpu", "committed_tpu")
 
 _NULLABLE: Final = frozenset({"current_worker_id"})
@@ -119,6 +122,11 @@ def update(table: str, keys: tuple[str, ...], columns: tuple[str, ...]) -> str:
     return f"UPDATE {table} SET {sets} FROM (SELECT {picks} FROM json_each(?)) AS v WHERE {where}"
 
 
+PLACE_TASKS: Final = (
+    f"UPDATE tasks SET state={int(TaskState.ASSIGNED)}, current_attempt_id=0, current_attempt_uid=v.c2, priority_band=v.c3,"
+    " current_worker_id=v.c4, current_worker_address=v.c5 FROM (SELECT value->>0 AS c0, value->>1 AS c1, value->>2 AS c2,"
+    " value->>3 AS c3, value->>4 AS c4, value->>5 AS c5 FROM json_each(?)) AS v WHERE tasks.job_id=v.c0 AND tasks.task_index=v.c1"
+)
 UPSERT_ATTEMPTS: Final = upsert("task_attempts", ["task_id", "attempt_id"], ATTEMPT_COLUMNS)
 INSERT_ATTEMPTS: Final = (
     "INSERT INTO task_attempts (task_id, attempt_id, attempt_uid, worker_id, state, created_at_ms)"
@@ -128,7 +136,10 @@ INSERT_ATTEMPTS: Final = (
 
 def changed_rows(overlay: Overlay) -> Iterator[Statement]:
     """The statements for the overlay's tasks and attempts, after those that insert their jobs and workers."""
-    yield from _updates("tasks", ("job_id", "task_index"), TASK_COLUMNS, _tasks(overlay))
+    placed: list[Values] = []
+    yield from _updates("tasks", TASK_KEYS, TASK_COLUMNS, _tasks(overlay, placed))
+    if placed:
+        yield PLACE_TASKS, (json.dumps(placed),)
     if overlay.attempts:
         yield from _attempts(overlay)
         yield from _updates("workers", ("worker_id",), COMMITTED_COLUMNS, _committed(overlay))
@@ -152,13 +163,22 @@ def _updates(
             yield update(table, keys, tuple(compress(columns, differs))), (json.dumps(group),)
 
 
-def _tasks(overlay: Overlay) -> Iterator[tuple[Values, Values, Values]]:
+def _tasks(overlay: Overlay, placed: list[Values]) -> Iterator[tuple[Values, Values, Values]]:
+    """First assignments, by far the most, are put into `placed` without a look at what cannot have changed."""
     model, fresh = overlay.model, overlay.new_tasks
     for key, task in overlay.tasks.items():
         worker = overlay.worker(task.worker_id) if task.worker_id else None
         address = worker.address if worker is not None else None
         # A job of this batch has been inserted with none of this; a replaced one of the same name counts for nothing.
         old = None if task.job_id in fresh else model.task(*key)
+        if (
+            task.state is TaskState.ASSIGNED
+            and task.attempt_number == 0
+            and old is not None
+            and old.state is TaskState.PENDING
+        ):
+            placed.append((*key, task.attempt_uid, task.band, task.worker_id, address))
+            continue
         before = _UNKNOWN if old is None else (*_task(old), address if old.worker_id == task.worker_id else _ANY)
         yield key, before, (*_task(task), address)
 
