@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import urlsplit
 
+from iris_core.model.constraints import canonical_attributes
 from iris_core.model.errors import ModelError
 from iris_core.model.ids import check_component
 from iris_core.model.quantities import parse_cpu, parse_size
@@ -124,6 +125,7 @@ def _checked(got: argparse.Namespace, words: tuple[str, ...], supervised: bool) 
         if not equals or not key:
             raise ModelError(f"{text!r} is no attribute", field="--attribute", hint="write it as KEY=VALUE")
         attributes[key] = _typed(value)
+    canonical_attributes(attributes)
     device = None
     if got.gpu:
         device = parse_gpu_spec(got.gpu)

@@ -181,7 +181,8 @@ def canonical_attributes(attributes: Mapping[str, str | int | float]) -> dict[st
     """Prepare a worker's attributes for ``matches`` and for an index.
 
     Raises:
-        ModelError: a malformed key or value, or two keys that differ only in case.
+        ModelError: a malformed key or value, two keys that differ only in case, or a value that a well-known attribute
+            cannot have.
     """
     result: dict[str, str | int | float] = {}
     for key, value in attributes.items():
@@ -189,6 +190,7 @@ def canonical_attributes(attributes: Mapping[str, str | int | float]) -> dict[st
         if name in result:
             raise ModelError(f"the attribute {shown(name)} is given twice", field="attributes")
         result[name] = _checked(value, name)
+        _check_kind(name, (result[name],), "attributes")
     return result
 
 
@@ -282,14 +284,17 @@ def check_well_known(constraint: Constraint) -> None:
     key = constraint.key
     if key not in WELL_KNOWN:
         return
-    if key in _NUMBERS:
-        for value in constraint.values:
-            if not isinstance(value, int):
-                raise ModelError(f"{key} is a whole number, not {shown(str(value))}", field="constraint")
-    elif constraint.op in _ORDERING:
+    if key not in _NUMBERS and constraint.op in _ORDERING:
         raise ModelError(f"{key} is text and has no order", field="constraint", hint=f"write {key}=VALUE")
-    if key == PREEMPTIBLE and not {"true", "false"}.issuperset(map(str, constraint.values)):
-        raise ModelError(f"{key} is true or false, not {shown(str(constraint.values[0]))}", field="constraint")
+    _check_kind(key, constraint.values, "constraint")
+
+
+def _check_kind(key: str, values: Sequence[str | int | float], field: str) -> None:
+    for value in values:
+        if key in _NUMBERS and not isinstance(value, int):
+            raise ModelError(f"{key} is a whole number, not {shown(str(value))}", field=field)
+        if key == PREEMPTIBLE and value not in ("true", "false"):
+            raise ModelError(f"{key} is true or false, not {shown(str(value))}", field=field)
 
 
 def merge_constraints(user: Iterable[Constraint], derived: Iterable[Constraint]) -> tuple[Constraint, ...]:

@@ -16,6 +16,7 @@ from iris_core.model.constraints import (
     Op,
     canonical,
     canonical_attributes,
+    check_well_known,
     device_constraints,
     merge_constraints,
     parse_attributes,
@@ -192,3 +193,21 @@ def test_an_explicit_constraint_replaces_the_derived_one_on_its_key() -> None:
     merged = merge_constraints(user, derived)
     assert [c.key for c in merged] == ["zone", DEVICE_VARIANT, DEVICE_TYPE]
     assert merged[1].op is Op.IN
+
+
+@pytest.mark.parametrize(
+    "text", ["gpu-count=many", "tpu-worker-id=1.5", "preemptible=maybe", "preemptible=1", "region>3", "zone<=2"]
+)
+def test_a_well_known_attribute_is_of_its_kind(text: str) -> None:
+    with pytest.raises(ModelError):
+        check_well_known(parse_constraint(text))
+    if "=" in text and ">" not in text and "<" not in text:
+        with pytest.raises(ModelError):
+            canonical_attributes(dict([text.split("=")]))
+
+
+@pytest.mark.parametrize(
+    "text", ["gpu-count>=4", "tpu-worker-id=0,1", "preemptible!=TRUE", "region=3", "!preemptible", "mine>3"]
+)
+def test_what_a_well_known_attribute_can_be_is_let_through(text: str) -> None:
+    check_well_known(parse_constraint(text))

@@ -55,6 +55,7 @@ def test_options_are_read() -> None:
         ([*WORDS, "--worker-id", "../x"], "worker id"),
         ([*WORDS, "--memory", "lots"], "lots"),
         ([*WORDS, "--attribute", "novalue"], "KEY=VALUE"),
+        ([*WORDS, "--attribute", "preemptible=maybe"], "preemptible is true or false, not 'maybe'"),
         ([*WORDS, "--contro", "x"], "unrecognized"),
         ([*WORDS, "--tpu-chips", "4"], "--tpu-chips needs --tpu"),
         ([*WORDS, "--tpu", "v5litepod-16", "--tpu-chips", "0"], "from 1 to 4096, got 0"),
