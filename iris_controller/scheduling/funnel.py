@@ -150,8 +150,8 @@ class Requirement:
     passes: list[bool]
     constraint: Constraint | None = None
     needed: int = 0
-    free: list[int] | None = None
-    total: list[int] | None = None
+    free: Sequence[int] | None = None
+    total: Sequence[int] | None = None
 
     @property
     def passes_idle(self) -> list[bool]:

@@ -44,7 +44,7 @@ def asked(
     if setup:
         request.environment.setup_scripts.append("true")
     for key, value in constraints.items():
-        one = request.constraints.add(key=key, op=common_pb2.CONSTRAINT_OP_EQ)
+        one = request.constraints.add(key=key.replace("_", "-"), op=common_pb2.CONSTRAINT_OP_EQ)
         one.values.add(text=value)
     return request
 
@@ -207,7 +207,7 @@ async def test_a_gang_that_no_group_is_large_enough_for_and_one_that_lacks_a_mem
         ]
         assert funnel(large) == [("health", 5, 0), ("cpu", 5, 0), ("memory", 5, 0)]
         await r.cancel("/u/large")
-        await running(r, asked("/u/hole", cpu=3.5, **{"tpu-name": "s1"}))
+        await running(r, asked("/u/hole", cpu=3.5, tpu_name="s1"))
         found = await pending(r, gang("/u/three", 3))
         assert found.cause == ("needs 3 workers with room that share one tpu-name: s1 has 2, 1 missing (1 lacks cpu)")
         assert found.verdict == WAITS
