@@ -25,7 +25,7 @@ from iris_core.model.constraints import (
 from iris_core.model.errors import ModelError
 from iris_core.model.resources import Device, Resources
 
-KEYS = st.sampled_from(["region", "zone", "gpu-count", "tpu-name", "availability:h100"])
+KEYS = st.sampled_from(["region", "zone", "slots", "tpu-name", "availability:h100"])
 TEXTS = st.text(max_size=12).filter(lambda text: text.strip().lower().isprintable())
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 VALUES = TEXTS | NUMBERS | st.sampled_from(["4", "4.0", "4.5", "EU ", "eu", "true", "-0", "007", "1e+16", "nan"])
