@@ -231,9 +231,7 @@ def _explained(view: ClusterView, job: Job, tasks: int, states: Sequence[GroupSt
     demand = demand_for(job, tasks)
     found = explain(view, job, tasks, verdicts(demand, states))
     never = job_feasibility(demand, states) if states and found.verdict is Verdict.NEVER_FITS else ""
-    return (
-        replace(found, notes=(*found.notes, f"no scale group could make a worker for it: {never}")) if never else found
-    )
+    return replace(found, notes=(*found.notes, f"scale groups: {never}")) if never else found
 
 
 def _ended(state: str, error: str) -> str:

@@ -30,6 +30,10 @@ WOULD: Final = {1: "would run now", 2: "would wait until there is room", 3: VERD
 """Of what was not."""
 
 
+_SHORT: Final = 8
+"""Characters of a size."""
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """Headings, which of them stand right, and cells."""
@@ -141,7 +145,9 @@ def _blocked(found: pb.Explanation) -> Table:
         ]
         if worker.other_holders:
             holders.append(f"{worker.other_holders} more")
-        rows.append((worker.worker_id, f"{amount(worker.step, worker.missing)} {worker.step}", ", ".join(holders)))
+        rows.append(
+            (worker.worker_id, f"{amount(worker.step, worker.missing, exact=True)} {worker.step}", ", ".join(holders))
+        )
     return Table(("NEAREST", "LACKS", "HELD BY"), frozenset(), rows)
 
 
@@ -150,11 +156,14 @@ def _machines(found: pb.Explanation) -> Table:
     return Table(("SCALE GROUP", "SAYS", "WHY"), frozenset(), rows)
 
 
-def amount(step: str, value: int) -> str:
-    """A number in the step's unit as people read it."""
+def amount(step: str, value: int, *, exact: bool = False) -> str:
+    """A number in the step's unit as people read it; without `exact`, a size that is long to the byte is rounded."""
     if step == "cpu":
         return format_cpu(value)
-    return format_size(value, exact=True) if step == "memory" and value >= 0 else str(value)
+    if step != "memory" or value < 0:
+        return str(value)
+    text = format_size(value, exact=True)
+    return text if exact or len(text) <= _SHORT else format_size(value)
 
 
 def constraints(found: Iterable[common_pb2.Constraint]) -> list[str]:
