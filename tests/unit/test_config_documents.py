@@ -208,7 +208,7 @@ def test_names_are_looked_up_in_order_and_the_first_folder_wins(
     assert find_cluster("both") == ours
     assert find_cluster("theirs") == theirs
     assert find_cluster("here").resolve() == here
-    assert [cluster.name for cluster in named_clusters()] == ["both", "here", "theirs"]
+    assert [cluster.name for cluster in named_clusters()] == ["both", "here", "theirs", "tpu-slices"]
 
 
 def test_an_unknown_name_points_to_the_list_and_to_the_closest(clean_environment: Path) -> None:
