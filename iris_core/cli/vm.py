@@ -51,9 +51,11 @@ def status(session: Session, scale_group: str, how: output.Format) -> None:
         if scale_group not in names:
             near = did_you_mean(scale_group, names)
             raise UsageFailed(f"there is no scale group {scale_group}", hint=near or f"there are: {', '.join(names)}")
-        kept = [group for group in found.groups if group.name == scale_group]
-        del found.groups[:]
-        found.groups.extend(kept)
+        kept = pb.GetAutoscalerStatusResponse()
+        kept.CopyFrom(found)
+        del kept.groups[:]
+        kept.groups.extend(group for group in found.groups if group.name == scale_group)
+        found = kept
     if how == "json":
         output.line(output.as_json(describing.as_object(found)))
         return
