@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Final, cast
 
 from iris_controller.autoscaling.demand import demand_for
 from iris_controller.autoscaling.verdict import job_feasibility, verdicts
+from iris_controller.rpc.auth import within
 from iris_controller.rpc.errors import denied, not_found, precondition
 from iris_controller.rpc.explain_view import fill
 from iris_controller.rpc.roles import ACCESS
 from iris_controller.rpc.what_if import thought
 from iris_controller.scheduling.explain import ClusterView, Verdict, explain
 from iris_controller.state import submit
+from iris_controller.state.desired import withheld
 from iris_controller.store.reads import one_job, one_task, similar_jobs
 from iris_core.model.ids import JobId, TaskId
 from iris_core.model.states import JOB_TERMINAL, TERMINAL, TaskState, job_label, label, task_label
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from iris_controller.rpc.dispatch import Call, Router
     from iris_controller.rpc.submitting import SubmitService
     from iris_controller.scheduling.explain import Explanation
-    from iris_controller.state.records import Job
+    from iris_controller.state.records import Attempt, Job
     from iris_controller.store.reads import Readers
     from iris_core.wire.gen.iris.v1 import common_pb2
 
@@ -188,7 +190,17 @@ class ExplainService:
         worker_id = task.worker_id if task is not None else status.worker_id
         number = task.attempt_number if task is not None else status.current_attempt_id
         answer.cause = f"{task_label(state)} on {worker_id} as attempt {number}"
+        attempt = self._model.attempts.get(task.attempt_uid) if task is not None else None
+        if attempt is not None and withheld(self._model, attempt):
+            answer.cause += f", held back until {self._leaving(attempt, identity)} left {worker_id}"
         return answer
+
+    def _leaving(self, attempt: Attempt, identity: Identity) -> str:
+        """Who was evicted for an attempt and is still on its worker."""
+        names = [self._model.attempts[uid].task_id for uid in attempt.displaces if uid in self._model.attempts]
+        if len(names) > 1 or not _may_see(identity, names[0]):
+            return f"{len(names)} evicted task{' has' if len(names) == 1 else 's have'}"
+        return f"the evicted {names[0]} has"
 
     # Counting -------------------------------------------------------------------------------------------------
 
@@ -205,7 +217,6 @@ class ExplainService:
             job, words = thought(job, what_if)
             answer.what_if.extend(words)
             tasks = what_if.replicas or tasks
-        task = identity.task
         async with self._slots:
             view = ClusterView.of(self._model, ((job, tasks),))
             states = self._states()
@@ -223,8 +234,13 @@ class ExplainService:
             answer.notes.append(
                 "work of a lower band is running; whether some would be evicted for it is not counted here"
             )
-        fill(answer, found, lambda name: task is None or name.startswith(f"{task.job_id}/"))
+        fill(answer, found, lambda name: _may_see(identity, name))
         return answer
+
+
+def _may_see(identity: Identity, name: str) -> bool:
+    """A task is told of its own subtree alone."""
+    return identity.task is None or within(identity.task.job_id, name)
 
 
 def _explained(view: ClusterView, job: Job, tasks: int, states: Sequence[GroupState]) -> Explanation:

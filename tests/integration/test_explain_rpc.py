@@ -288,6 +288,28 @@ async def test_room_that_ended_attempts_still_hold(tmp_path: Path) -> None:
             assert [(h.task_id, h.held, h.ended) for h in found.blocked[0].holders] == [("/u/old/0", 4_000, True)]
 
 
+async def test_a_task_that_waits_for_an_evicted_one_says_so(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        async with r.worker("w1", lambda w, d: [] if d.HasField("stop") else run_on(w, d)):
+            batch, important = asked("/u/batch", cpu=4), asked("/v/important", cpu=4)
+            batch.priority_band = common_pb2.PRIORITY_BAND_BATCH
+            important.priority_band = common_pb2.PRIORITY_BAND_PRODUCTION
+            await running(r, batch)
+            await submit(r, important)
+            await r.until(
+                "/v/important", lambda j: any(c.state == common_pb2.TASK_STATE_ASSIGNED for c in j.task_counts)
+            )
+            question = controller_pb2.ExplainTaskRequest(task_id="/v/important/0")
+            task = (await r.call("ExplainTask", question, controller_pb2.ExplainTaskResponse)).explanation
+            assert task.verdict == PLACED
+            assert task.cause == "assigned on w1 as attempt 0, held back until the evicted /u/batch/0 has left w1"
+            question = controller_pb2.ExplainTaskRequest(task_id="/u/batch/0")
+            task = (await r.call("ExplainTask", question, controller_pb2.ExplainTaskResponse)).explanation
+            assert task.verdict == WAITS and task.state == "pending"
+            assert any("attempt 0 ended as preempted on w1" in note for note in task.notes), task.notes
+            assert "retries used: failures 0 of 0, preemptions 1 of 100" in task.notes
+
+
 def cannot_stage(worker: FakeWorker, wanted: worker_pb2.DesiredAttempt) -> Iterable[worker_pb2.Observation]:
     if wanted.HasField("stop"):
         return []
