@@ -6,13 +6,16 @@ import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
+import httpx
 import pytest
 
 from iris_controller.scheduling.order import NOT_PLANNED
-from iris_core.contracts import RpcFailed
+from iris_core.auth.keys import load_key
+from iris_core.auth.tokens import TokenSigner
+from iris_core.contracts import Denied, RpcFailed
 from iris_core.wire.gen.iris.v1 import budgets_pb2, common_pb2, controller_pb2, explain_pb2, worker_pb2
 from providers.fake.worker import FakeWorker, run_on
-from tests.integration.controller_rig import Rig, launch_request, rig
+from tests.integration.controller_rig import Rig, connect, launch_request, rig
 
 pytestmark = pytest.mark.asyncio
 
@@ -414,3 +417,35 @@ async def test_each_scale_group_has_its_say(tmp_path: Path) -> None:
         ]
         assert found.verdict == NEVER
         assert any("eu-west4" in note for note in found.notes), found.notes
+
+
+async def test_who_may_ask_what_and_over_json(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, r.worker("w1", run_on):
+        await running(r, asked("/v/full", cpu=3.9))
+        await running(r, asked("/u/parent"))
+        await pending(r, asked("/u/parent/kid", cpu=4))
+        signer = TokenSigner(load_key(tmp_path / "signing.key"))
+        task = (await r.task("/u/parent/0")).task
+        inside = connect(r.controller, signer.task_token("u", "/u/parent", "/u/parent", task.attempt_uid))
+        viewer = connect(r.controller, signer.user_token("eve", dashboard=True))
+        method, answer = "ControllerService/ExplainJob", controller_pb2.ExplainJobResponse
+        try:
+            kid = controller_pb2.ExplainJobRequest(job_id="/u/parent/kid")
+            found = (await inside.call(method, kid, answer)).explanation
+            assert [(h.task_id, h.held) for b in found.blocked for h in b.holders] == [("/u/parent/0", 100)]
+            assert [b.other_holders for b in found.blocked] == [1], "a task is not told what others run"
+            with pytest.raises(Denied, match="may not reach /v/full"):
+                await inside.call(method, controller_pb2.ExplainJobRequest(job_id="/v/full"), answer)
+            assert len((await viewer.call(method, kid, answer)).explanation.blocked[0].holders) == 2
+            with pytest.raises(Denied, match="may not submit"):
+                await viewer.call(method, controller_pb2.ExplainJobRequest(launch=asked("/eve/a")), answer)
+        finally:
+            await inside.close()
+            await viewer.close()
+        url = f"{r.controller.port.url}/iris.v1.ControllerService/ExplainJob"
+        async with httpx.AsyncClient() as http:
+            said = (await http.post(url, json={"job_id": "/u/parent/kid", "what_if": {"cpu_millicores": 50}})).json()
+            assert said["explanation"]["verdict"] == "EXPLAIN_VERDICT_WAITS"
+            assert said["explanation"]["what_if"] == ["cpu 0.05"]
+            wrong = await http.post(url, json={"job_id": "/u/parent/kid", "what_if": {"replicas": -1}})
+            assert wrong.status_code == 400 and wrong.json()["field"] == "what_if.replicas"
