@@ -36,6 +36,7 @@ from iris_controller.http.proxy_target import Targets
 from iris_controller.loop import ControllerLoop
 from iris_controller.options import ServeOptions
 from iris_controller.places import LOG_SERVER
+from iris_controller.retention import Pruner
 from iris_controller.rpc.auth import Authenticator
 from iris_controller.rpc.dispatch import Router
 from iris_controller.servers import Servers
@@ -53,7 +54,6 @@ log = logging.getLogger("iris.controller")
 DRAIN_S = 10.0
 MUTATIONS_S = 5.0
 SHIP_S = 2.0
-PLANNED_S = 2.0
 PLANNED_S = 2.0
 EMBEDDED_GRACE_S = 20.0
 GC_THRESHOLDS = (20_000, 20, 50)
@@ -151,6 +151,8 @@ class Controller:
         self.guard.spawn("finelog", self.finelog.run())
         if not self.options.dry_run:
             self.guard.spawn("liveness", self._liveness())
+            pruner = Pruner(self.loop, self.readers, self.options.config.retention, self.sessions.age_ms)
+            self.guard.spawn("retention", pruner.run())
         self.guard.spawn("checkpoints", self.keeping.run())
 
     def _loop_ended(self, _: asyncio.Task[None]) -> None:

@@ -234,6 +234,9 @@ class Model:
             self.obtained.change(self.workers.get(worker_id), worker)
             if worker is None:
                 self.workers.pop(worker_id, None)
+                if not self.by_worker.get(worker_id):
+                    self.by_worker.pop(worker_id, None)
+                    self.usage.pop(worker_id, None)
             else:
                 self.workers[worker_id] = worker
             self.unplanned_workers.add(worker_id)

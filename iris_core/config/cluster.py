@@ -17,6 +17,7 @@ from iris_core.config.budgets import BudgetDefaults, BudgetTier, budget_defaults
 from iris_core.config.document import Value, parse_document, read_document
 from iris_core.config.endpoints import SystemEndpoint, parse_endpoints
 from iris_core.config.places import LOCAL
+from iris_core.config.retention import RETENTION_KEYS, Retention, parse_retention
 from iris_core.config.scale_groups import (
     AutoscalerConfig,
     ScaleGroup,
@@ -74,7 +75,9 @@ _WORKER: Final = frozenset(
     ]
 )
 _STORAGE: Final = frozenset({"local_state_dir", "remote_state_dir"})
-_CONTROLLER: Final = frozenset({"image", "checkpoint_interval_seconds", "max_active_tasks_per_user", *_PLATFORMS})
+_CONTROLLER: Final = frozenset(
+    {"image", "checkpoint_interval_seconds", "max_active_tasks_per_user", *RETENTION_KEYS, *_PLATFORMS}
+)
 _AUTH: Final = frozenset(
     [
         "iap",
@@ -112,6 +115,7 @@ class ClusterConfig:
     """Unfinished tasks that one user may have."""
     checkpoint_interval_s: int = 0
     """Between checkpoints, 0 = hourly."""
+    retention: Retention = field(default_factory=Retention)
     task_env: Mapping[str, str] = field(default_factory=dict)
     """Environment of every task, below what the submitter names."""
     port_range: tuple[int, int] = (30000, 40000)
@@ -252,6 +256,7 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
         checkpoint_interval_s=controller["checkpoint_interval_seconds"].whole(0, 7 * 86_400)
         if "checkpoint_interval_seconds" in controller
         else 0,
+        retention=parse_retention(controller),
         task_env=_environment(defaults["task_env"]) if "task_env" in defaults else {},
         port_range=_port_range(worker["port_range"]) if "port_range" in worker else (30000, 40000),
         cache_dir=worker["cache_dir"].text() if "cache_dir" in worker else "",

@@ -26,6 +26,8 @@ MAX_DEPTH: Final = 32
 MAX_VALUES: Final = 20_000
 """Values after aliases are expanded."""
 
+_DURATION: Final = {"milliseconds": 1, "seconds": 1000}
+
 _KINDS: Final[dict[type, str]] = {
     dict: "a mapping",
     list: "a list",
@@ -104,6 +106,16 @@ class Value:
         if not low <= self.data <= high:
             raise self.wrong(f"{shown(str(self.data))} is outside {low}..{high}")
         return self.data
+
+    def duration_ms(self, low: int, high: int) -> int:
+        """`{milliseconds: n}`, `{seconds: n}`, or a bare number of milliseconds; in ms, within bounds, both included."""
+        if not isinstance(self.data, dict):
+            return self.whole(low, high)
+        keys = self.mapping(_DURATION)
+        total = sum(keys[word].whole(0, high // factor) * factor for word, factor in _DURATION.items() if word in keys)
+        if not low <= total <= high:
+            raise self.wrong(f"{total} ms is outside {low}..{high}")
+        return total
 
     def boolean(self) -> bool:
         """true or false."""

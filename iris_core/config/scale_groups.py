@@ -61,8 +61,8 @@ _POOL: Final = frozenset({"family", "zones", "base_priority", "resources", "slic
 _SIZE: Final = frozenset({"buffer_slices", "max_slices"})
 _TEMPLATE: Final = frozenset({"num_vms", "labels", "gcp", "coreweave", "manual", "local"})
 _AUTOSCALER: Final = frozenset({"evaluation_interval", "scale_up_delay", "scale_down_delay"})
-_DURATION: Final = frozenset({"milliseconds", "seconds"})
 
+MONTH_MS: Final = 30 * 24 * 3_600_000
 DEFAULT_PRIORITY: Final = 100
 DEFAULT_UP_PER_MINUTE: Final = 16
 DEFAULT_DOWN_PER_MINUTE: Final = 32
@@ -158,8 +158,10 @@ def parse_autoscaler(keys: Mapping[str, Value]) -> AutoscalerConfig:
     """`defaults.autoscaler`. Raises UsageFailed, with file and line."""
     standard = AutoscalerConfig()
     return AutoscalerConfig(
-        _duration_ms(keys["evaluation_interval"], 100) if "evaluation_interval" in keys else 10_000,
-        _duration_ms(keys["scale_down_delay"], 0) if "scale_down_delay" in keys else standard.scale_down_delay_ms,
+        keys["evaluation_interval"].duration_ms(100, MONTH_MS) if "evaluation_interval" in keys else 10_000,
+        keys["scale_down_delay"].duration_ms(0, MONTH_MS)
+        if "scale_down_delay" in keys
+        else standard.scale_down_delay_ms,
     )
 
 
@@ -172,22 +174,6 @@ def _add(found: dict[str, ScaleGroup], group: ScaleGroup, value: Value) -> None:
     if group.name in found:
         raise value.wrong(f"there would be two scale groups named {shown(group.name)}", hint="rename one")
     found[group.name] = group
-
-
-def _duration_ms(value: Value, low: int) -> int:
-    """`{milliseconds: n}`, `{seconds: n}`, or a bare number of milliseconds."""
-    most = 30 * 24 * 3_600_000
-    if not isinstance(value.data, dict):
-        return value.whole(low, most)
-    keys = value.mapping(_DURATION)
-    total = sum(
-        keys[word].whole(0, most // factor) * factor
-        for word, factor in (("milliseconds", 1), ("seconds", 1000))
-        if word in keys
-    )
-    if not low <= total <= most:
-        raise value.wrong(f"{total} ms is outside {low}..{most}")
-    return total
 
 
 def _groups(name: str, value: Value) -> list[ScaleGroup]:
