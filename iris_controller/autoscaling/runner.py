@@ -77,6 +77,7 @@ class Autoscaler:
         settle: Callable[[], Awaitable[None]],
         clock: Clock,
         ask: Callable[[str], Awaitable[bool]] = healthy,
+        mint: Callable[[str], str] = new_slice_id,
     ) -> None:
         self._loop = loop
         self._model = loop.model
@@ -87,6 +88,7 @@ class Autoscaler:
         self._settle = settle
         self._clock = clock
         self._ask = ask
+        self._mint = mint
         self.sights = Sights()
         self.memory = Memory(self._groups, loop.model, clock.monotonic(), loop.now_ms())
         self.actions = ActionLog(loop.now_ms)
@@ -262,7 +264,7 @@ class Autoscaler:
     def spec(self, group: ScaleGroup, *, manual: bool = False) -> SliceSpec:
         """The request for one more slice of the group, under a new name."""
         platform, prefix = self.config.platform, self.config.label_prefix
-        return slice_spec(group, new_slice_id(group.name), platform, prefix, manual=manual)
+        return slice_spec(group, self._mint(group.name), platform, prefix, manual=manual)
 
     async def _create(self, spec: SliceSpec) -> None:
         began = self._clock.monotonic()

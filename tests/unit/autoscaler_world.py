@@ -97,8 +97,11 @@ class AutoscalerWorld:
         self.asked: list[str] = []
         self.well: Callable[[str], bool] = lambda _address: False
         self.scaler = Autoscaler(
-            self.queue, self.machines, self.config, self._unplaced, self._settle, self.clock, self._ask
+            self.queue, self.machines, self.config, self._unplaced, self._settle, self.clock, self._ask, self._mint
         )
+
+    def _mint(self, name: str) -> str:
+        return f"{name}-{self.world.uid()[-8:]}"
 
     async def _settle(self) -> None:
         self.world.plan()

@@ -245,6 +245,19 @@ async def test_a_broken_machine_of_a_booting_slice_fails_it_at_once() -> None:
     assert w.machines.deleted == ["tpu-00000001"]
 
 
+async def test_a_slice_whose_state_nobody_knows_is_given_up_after_15_minutes() -> None:
+    w = AutoscalerWorld(group(max_slices=1, buffer_slices=1))
+    await w.look(3)
+    await w.pass_time(20)
+    first = w.machines.created[0].slice_id
+    w.machines.force(first, SliceState.UNKNOWN)
+    await w.pass_time(14 * 60)
+    assert w.lifecycles() == {first: "ready"}
+    await w.pass_time(120)
+    assert first not in w.lifecycles() and w.count("ready") == 1
+    assert w.said("worker_failed") == ["its state is unknown for 15m"]
+
+
 async def test_a_preempted_slice_is_replaced_and_charges_nobody() -> None:
     w = AutoscalerWorld(group(max_slices=2))
     w.world.submit(cpu=3)
