@@ -196,13 +196,13 @@ def gang_reason(group_by: str, size: int, groups: Sequence[GroupFit]) -> str:
     if workers < size:
         largest = next(group for group in groups if group.workers == workers)
         return (
-            f"{needs}, no group could ever hold it: the largest of {_count(len(groups), 'group')} has {workers} "
+            f"{needs}, no group here could hold it: the largest of {_count(len(groups), 'group')} has {workers} "
             f"({group_by}={largest.value})"
         )
     able = max(group.able for group in groups)
     if able < size:
         named = _named(group_by, groups, lambda g: f"{g.able} large enough of {g.workers}")
-        return f"{needs}, no group could ever hold it: at most {able} of one are large enough ({named})"
+        return f"{needs}, no group here could hold it: at most {able} of one are large enough ({named})"
     named = _named(group_by, groups, lambda g: f"{_fit(g.fitting)} of {g.workers}")
     return f"{needs}, largest group has {_fit(groups[0].fitting, 'that ')} ({named})"
 
