@@ -113,26 +113,32 @@ class _Test:
         self._known: dict[str | int | float | None, bool] = {}
 
     def __call__(self, node: Node) -> bool:
-        return self.split([node])[0] != []
+        return bool(self.select([node], True))
 
-    def split(self, nodes: list[Node]) -> tuple[list[Node], list[Node]]:
-        """Those that satisfy it, and those that do not."""
+    def select(self, nodes: list[Node], verdict: bool) -> list[Node]:
+        """Those that satisfy it, or those that do not."""
         key, known = self._key, self._known
-        if len(known) > VERDICTS:
-            known.clear()
-        for value in {node.attributes.get(key) for node in nodes}.difference(known):
-            known[value] = self._constraint.matches({} if value is None else {key: value})
-        return (
-            [node for node in nodes if known[node.attributes.get(key)]],
-            [node for node in nodes if not known[node.attributes.get(key)]],
-        )
+        try:
+            return [node for node in nodes if known[node.attributes.get(key)] is verdict]
+        except KeyError:
+            if len(known) > VERDICTS:
+                known.clear()
+            for value in {node.attributes.get(key) for node in nodes}:
+                known[value] = self._constraint.matches({} if value is None else {key: value})
+            return [node for node in nodes if known[node.attributes.get(key)] is verdict]
 
 
 class Group:
     """The usable workers that satisfy all required constraints, by tier: more preferred constraints met comes first, then, for
     work without accelerators, workers that have none. Looked for when first asked for."""
 
-    def __init__(self, constraints: tuple[Constraint, ...], wants_device: bool, nodes: Mapping[str, Node]) -> None:
+    def __init__(
+        self,
+        constraints: tuple[Constraint, ...],
+        wants_device: bool,
+        nodes: Mapping[str, Node],
+        tests: dict[Constraint, _Test],
+    ) -> None:
         self.required = tuple(c for c in constraints if c.mode is Mode.REQUIRED)
         self.preferred = tuple(c for c in constraints if c.mode is Mode.PREFERRED)
         self.wants_device = wants_device
@@ -145,8 +151,10 @@ class Group:
         self.start = 0
         """Where the next scan begins, so that one job after the other does not begin at the same worker."""
         self._nodes = nodes
-        self._musts = [_Test(c) for c in self.required]
-        self._wishes = [_Test(c) for c in self.preferred]
+        for constraint in constraints:
+            tests.setdefault(constraint, _Test(constraint))
+        self._musts = [tests[c] for c in self.required]
+        self._wishes = [tests[c] for c in self.preferred]
         self._members: dict[str, Tier] | None = None
         self._kind_of: dict[str, Kind] = {}
         self._kinds: Counter[Kind] = Counter()
@@ -157,15 +165,13 @@ class Group:
         if self._members is None:
             fitting = [node for node in self._nodes.values() if node.usable]
             for must in self._musts:
-                fitting = must.split(fitting)[0]
-            unmet = dict.fromkeys((node.worker_id for node in fitting), 0)
+                fitting = must.select(fitting, True)
+            best: tuple[Tier, Tier] = (0, 0), (0, 0 if self.wants_device else 1)
+            self._members = members = {node.worker_id: best[node.device is not None] for node in fitting}
             for wish in self._wishes:
-                for node in wish.split(fitting)[1]:
-                    unmet[node.worker_id] += 1
-            plain = self.wants_device
-            self._members = {
-                node.worker_id: (unmet[node.worker_id], 0 if plain or node.device is None else 1) for node in fitting
-            }
+                for node in wish.select(fitting, False):
+                    unmet, other = members[node.worker_id]
+                    members[node.worker_id] = unmet + 1, other
             self._kind_of = {node.worker_id: node.kind for node in fitting}
             self._kinds = Counter(self._kind_of.values())
         return self._members
@@ -201,10 +207,11 @@ class Group:
     def tiers(self) -> list[tuple[Tier, tuple[Node, ...]]]:
         """The members by tier, best first, within a tier in the order in which they came."""
         if self._tiers is None:
-            grouped: dict[Tier, list[Node]] = {}
-            for worker_id, tier in self.members.items():
-                grouped.setdefault(tier, []).append(self._nodes[worker_id])
-            self._tiers = [(tier, tuple(grouped[tier])) for tier in sorted(grouped)]
+            nodes, members = self._nodes, self.members
+            self._tiers = [
+                (tier, tuple([nodes[worker_id] for worker_id, its in members.items() if its == tier]))
+                for tier in sorted(set(members.values()))
+            ]
         return self._tiers
 
 
@@ -216,6 +223,7 @@ class Fleet:
         self.groups: dict[GroupKey, Group] = {}
         self._idle: dict[GroupKey, None] = {}
         self._kinds: dict[Resources, Kind] = {}
+        self._tests: dict[Constraint, _Test] = {}
         self.attached = 0
         self.usable = 0
         self.excluded = 0
@@ -259,7 +267,7 @@ class Fleet:
         self._idle.pop(key, None)
         group = self.groups.get(key)
         if group is None:
-            group = self.groups[key] = Group(constraints, wants_device, self.nodes)
+            group = self.groups[key] = Group(constraints, wants_device, self.nodes, self._tests)
         return group
 
     def release(self, constraints: tuple[Constraint, ...], wants_device: bool) -> None:
@@ -283,6 +291,8 @@ class Fleet:
         if len(self._idle) > IDLE_GROUPS:
             oldest = next(iter(self._idle))
             del self._idle[oldest], self.groups[oldest]
+            if len(self._tests) > VERDICTS:
+                self._tests.clear()
 
     def _kind(self, worker: Worker) -> Kind:
         kind = self._kinds.get(worker.total)

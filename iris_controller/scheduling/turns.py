@@ -333,8 +333,12 @@ class Turns:
             band.round = seat.turns
         if seat.band is PriorityBand.BATCH or not bucket.value:
             return []
-        seat.user.spent += count * bucket.value
-        return self._settle(seat.user)
+        user = seat.user
+        user.spent += count * bucket.value
+        # What is assigned only adds: who is over stays over.
+        if user.over or user.budget.limit == UNLIMITED or user.spent <= user.budget.limit:
+            return []
+        return self._settle(user)
 
     def begin(self, dropped: bool, new_pass: bool) -> None:
         """A slice begins. `dropped`: what the last one assigned has not come to be. `new_pass`: nothing more fitted after it."""
