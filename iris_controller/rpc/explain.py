@@ -23,6 +23,7 @@ from iris_controller.state import submit
 from iris_controller.state.desired import withheld
 from iris_controller.store.reads import one_job, one_task, similar_jobs
 from iris_core.model.ids import JobId, TaskId
+from iris_core.model.quantities import format_duration
 from iris_core.model.states import JOB_TERMINAL, TERMINAL, TaskState, job_label, label, task_label
 from iris_core.wire.gen.iris.v1 import controller_pb2, explain_pb2
 
@@ -57,6 +58,7 @@ class ExplainService:
         revision: Callable[[], common_pb2.Revision],
     ) -> None:
         self._model = loop.model
+        self._now_ms = loop.now_ms
         self._readers = readers
         self._submits = submits
         self._states = states
@@ -225,6 +227,9 @@ class ExplainService:
         answer.verdict = cast("explain_pb2.ExplainVerdict", int(found.verdict))
         answer.cause = found.cause
         answer.notes.extend(found.notes)
+        if answer.pending and answer.state and job.scheduling_deadline_ms is not None:
+            left = max(0, job.scheduling_deadline_ms - self._now_ms())
+            answer.notes.append(f"it ends as unschedulable in {format_duration(left)} if it is not placed before")
         thought_of = what_if is not None or not answer.state
         if (
             thought_of

@@ -381,6 +381,19 @@ async def test_a_rehearsal_says_what_a_submit_would_come_to_and_leaves_nothing(t
         waits = await rehearse(r, asked("/u/d", cpu=2))
         assert waits.verdict == WAITS and waits.blocked[0].holders[0].task_id == "/u/a/0"
         assert (waits.place.position, waits.place.queue) == (1, 1)
+        keep = asked("/u/a")
+        keep.existing_job_policy = common_pb2.EXISTING_JOB_POLICY_KEEP
+        kept = await rehearse(r, keep)
+        assert kept.verdict == PLACED and list(kept.notes) == ["it exists and would be kept"]
+        anew = asked("/u/a", cpu=4)
+        anew.existing_job_policy = common_pb2.EXISTING_JOB_POLICY_RECREATE
+        replaced = await rehearse(r, anew)
+        assert replaced.notes[0] == "it would first wait until the tasks of the present /u/a are gone"
+        assert (await r.job("/u/a")).state == common_pb2.JOB_STATE_RUNNING
+        impatient = asked("/u/f", cpu=4)
+        impatient.scheduling_timeout_ms = 3_600_000
+        said = await pending(r, impatient)
+        assert any(note.startswith("it ends as unschedulable in 59m") for note in said.notes), said.notes
         wrong = asked("/u/e")
         wrong.priority_band = 77  # type: ignore[assignment]
         with pytest.raises(RpcFailed, match="priority band 77 is unknown"):
