@@ -92,10 +92,14 @@ class Displacer:
         found = self._for(bucket, taken)
         if found is not None or not self._spares(bucket):
             return (bucket, found) if found is not None else None
-        tops = (line.top() for line in bucket.line.shape.lines.values())
-        others = [top for top in tops if top is not None and top is not bucket]
-        others.sort(key=lambda each: (-each.line.lane.seat.band.rank(), each.line.lane.seat.key()))
-        for other in others:
+        waiting = [each for line in bucket.line.shape.lines.values() for _, _, each in line.buckets if each.live]
+        waiting.sort(key=lambda each: (-each.line.lane.seat.band.rank(), each.line.lane.seat.key(), each.key))
+        asked = {self._claim(bucket)}
+        for other in waiting:
+            claim = self._claim(other)
+            if claim in asked:
+                continue
+            asked.add(claim)
             found = self._for(other, taken)
             if found is not None:
                 return other, found

@@ -87,6 +87,9 @@ class Planner:
                 self._serve_gang(model, bucket, bucket.line.shape, plan)
             else:
                 self._serve(model, bucket, plan, max_assignments, budget)
+        if plan.evictions:
+            # What is evicted here may fit elsewhere.
+            plan.done = False
         plan.reasons = self._saying
         if plan.done:
             # Every search has ended and knows all of it.
