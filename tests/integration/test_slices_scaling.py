@@ -74,3 +74,35 @@ def test_a_restarted_controller_knows_its_slices(tmp_path: Path) -> None:
             assert record["was_ready"] and not record["deleting"]
     finally:
         slices.end()
+
+
+def test_an_operator_s_slice_stays_until_it_is_deleted_with_its_work(tmp_path: Path) -> None:
+    slices = Slices(tmp_path, buffer=0, most=1, scale_down_ms=0)
+    slices.start()
+    try:
+        with slices.client() as client:
+            made = slices.cli("cluster", "create-slice", "--scale-group", "tpu")
+            assert made.code == 0, made.err
+            (slice_id,) = slices.kept()
+            assert slice_id in made.out
+            lifecycle = f"SELECT lifecycle FROM slices WHERE slice_id = '{slice_id}'"
+            until(lambda: query(client, lifecycle) == [["ready"]], "it never became ready")
+            launch_gang(client, "/t/there", tmp_path / "go")
+            assert slice_of(running(client, "/t/there")[0]) == slice_id
+            shown = slices.cli("cluster", "delete-slice", slice_id, "--dry-run")
+            assert shown.code == 0 and "/t/there/0" in shown.out, shown
+            assert slices.cli("cluster", "delete-slice", slice_id).code == 2, "its cluster has to be named"
+            assert slices.kept() == [slice_id]
+            done = slices.cli("cluster", "delete-slice", slice_id, "--confirm", "slices", "--reason", "enough of it")
+            assert done.code == 0, done.err
+            until(lambda: slice_id not in slices.kept(), "it was not deleted")
+            # The gang asks for another one, which is the autoscaler's, and goes when the gang has.
+            running(client, "/t/there", attempt=1)
+            assert status(client, "/t/there").preemption_count == 1, (
+                "its members were stopped together: one of them pays"
+            )
+            (tmp_path / "go").touch()
+            assert wait_jobs(client, ["/t/there"])["/t/there"] == common_pb2.JOB_STATE_SUCCEEDED
+            until(lambda: not slices.kept(), "the idle slice was never given up")
+    finally:
+        slices.end()
