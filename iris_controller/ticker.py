@@ -1,12 +1,12 @@
 """The scheduler's place in the loop: a slice at the start of a batch, planned from the committed model.
 
 At most about 20 ms and 1,000 assignments a slice, so RPCs interleave with a tick of any size; an unfinished plan goes on in the
-next batch (DESIGN §4). Half of that time is for planning: to assign and to encode what was planned takes as long again. A quiet cluster costs nothing: only a committed change asks for a plan.
+next batch (DESIGN §4). Half of that time is for planning: to assign and to encode what was planned takes as long again. A quiet
+cluster costs nothing: only a committed change asks for a plan.
 """
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Iterable
 
@@ -15,6 +15,7 @@ from iris_controller.scheduling.plans import Plan
 from iris_controller.state import kernel
 from iris_controller.state.model import Changes, Model
 from iris_controller.state.overlay import Overlay
+from iris_controller.uids import AttemptUids
 from iris_controller.state.records import Attempt
 
 SLICE_ASSIGNMENTS = 1_000
@@ -29,6 +30,7 @@ class SchedulerTicker:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._planner = Planner()
+        self._uid = AttemptUids(time.time_ns() // 1_000_000)
         self._wanted = bool(model.pending)
         self._paused = False
         self._said: dict[str, str] = {}
@@ -53,7 +55,7 @@ class SchedulerTicker:
         self._wanted = not plan.done
         self._said = self._unsaid | plan.reasons
         self._unsaid = {}
-        apply_plan(overlay, plan, lambda: secrets.token_hex(8), now_ms)
+        apply_plan(overlay, plan, self._uid, now_ms)
         return self._said
 
     def dropped(self) -> None:
