@@ -138,9 +138,8 @@ class OpenFiles:
     def _sealed_index(self, file: WalFile) -> LiveIndex | SealedIndex:
         try:
             index = sidecar.read(file.sidecar_path)
-            if index.header.first_seq == file.first_seq:
-                return index
-            reason = f"{file.sidecar_path.name} belongs to another file"
+            index.header.check(file.first_seq, file.size)
+            return index
         except sidecar.SidecarDamaged as error:
             reason = str(error)
         log.warning("reading %s anew, without its index: %s", file.path.name, reason)

@@ -127,7 +127,9 @@ def _take_finished(file: WalFile, limit_seq: int, ledger: Ledger, open_files: Op
     file.limit_seq = limit_seq
     file.size = file.path.stat().st_size
     try:
-        file.take_bounds(sidecar.read_header(file.sidecar_path))
+        header = sidecar.read_header(file.sidecar_path)
+        header.check(file.first_seq, file.size)
+        file.take_bounds(header)
     except sidecar.SidecarDamaged:
         # The first reader makes it anew.
         file.last_seq = limit_seq - 1
@@ -160,5 +162,7 @@ def _take_last(
         # never held a line.
         file.limit_seq = ledger.next_seq
         return None
+    # Written when the file was full once; its successor is gone and it grows again.
+    file.sidecar_path.unlink(missing_ok=True)
     ledger.last_file, ledger.synced = file.first_seq, findings.end
     return AppendFile.go_on(file.path, findings.end, sync)

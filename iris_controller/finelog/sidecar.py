@@ -56,6 +56,16 @@ class Header:
     body_bytes: int
     body_checksum: int
 
+    def check(self, first_seq: int, log_bytes: int) -> None:
+        """Raises SidecarDamaged unless it describes the file that starts there and has so many bytes.
+
+        A file may have grown after its index was written: its successor never held a line, and was gone at the next start.
+        """
+        if (self.first_seq, self.log_bytes) != (first_seq, log_bytes):
+            raise SidecarDamaged(
+                f"it is of {self.log_bytes} bytes from seq {self.first_seq}, the file has {log_bytes} from {first_seq}"
+            )
+
 
 class SealedIndex:
     """A sidecar that was checked. Read by many threads; unmapped when the last reader lets go of it."""

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from iris_controller.finelog.records import FILE_BYTES
 from iris_controller.finelog.store import Store
+from iris_controller.finelog.wal import file_name
 from iris_core.wire.gen.iris.v1 import logs_pb2
 from tests.unit.finelog_world import NOW_MS, PREFIX, Disk, batch, page, put
 
@@ -255,3 +256,35 @@ def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
     names = {path.name.partition(".")[2] for path in (tmp_path / "logs").iterdir()}
     assert names == {"log", "idx", "json"}
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in (tmp_path / "logs").iterdir())
+
+
+def test_an_index_of_a_file_that_grew_again_loses_no_line(tmp_path: Path) -> None:
+    """A file is indexed as finished; its successor never holds a line and is gone; it grows, and the process dies."""
+    folder = tmp_path / "logs"
+    store = Store(folder)
+    put(store, batch(["first"]))
+    store.close()
+    (folder / file_name(2)).touch()
+    disk = Disk()
+    store = Store(folder, sync=disk)
+    store._keeper.submit(lambda: None).result()
+    index = next(folder.glob("*.idx"))
+    stale = index.read_bytes()
+    disk.fault = OSError(errno.EIO, os.strerror(errno.EIO))
+    with pytest.raises(OSError):
+        put(store, batch(["second"], first=1))
+    store.close()
+    assert not (folder / file_name(2)).exists()
+    store = Store(folder)
+    put(store, batch(["second", "third"], first=1))
+    crashed = tmp_path / "crashed"
+    copy(folder, crashed)
+    store.close()
+    (crashed / file_name(4)).touch()
+    # Its removal may not have reached the disk.
+    (crashed / index.name).write_bytes(stale)
+    again = Store(crashed)
+    assert [line.data for line in page(again, "/u", match_scope=PREFIX)] == ["first", "second", "third"]
+    assert again.mark("p0") == 3
+    put(again, batch(["fourth"], first=3))
+    again.close()
