@@ -15,8 +15,8 @@ from iris_controller.scheduling.plans import Plan
 from iris_controller.state import kernel
 from iris_controller.state.model import Changes, Model
 from iris_controller.state.overlay import Overlay
-from iris_controller.uids import AttemptUids
 from iris_controller.state.records import Attempt
+from iris_controller.uids import AttemptUids
 
 SLICE_ASSIGNMENTS = 1_000
 PLANNING_SECONDS = 0.01
