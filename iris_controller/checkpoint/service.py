@@ -38,6 +38,10 @@ log = logging.getLogger("iris.checkpoint")
 LONGEST_S: Final = 900.0
 """After so long a child is ended."""
 RETRY_S: Final = 60.0
+FIRST_S: Final = 300.0
+"""After the start of a controller that never had one."""
+SOON_S: Final = 10.0
+"""After the start of a controller whose last one is older than the interval."""
 META: Final = "last_checkpoint_epoch_ms"
 
 
@@ -84,7 +88,9 @@ class Checkpoints:
 
     async def run(self) -> None:
         """Takes one from time to time, for ever."""
-        wait_s = min(max(self._last_ms / 1000 + self._interval_s - self._loop.now_ms() / 1000, 0), self._interval_s)
+        due_s = self._last_ms / 1000 + self._interval_s - self._loop.now_ms() / 1000 if self._last_ms else FIRST_S
+        # Not while it still starts; and a clock that was set back puts nothing off for longer than usual.
+        wait_s = min(max(due_s, SOON_S), self._interval_s)
         while True:
             await asyncio.sleep(wait_s)
             wait_s = self._interval_s

@@ -25,7 +25,7 @@ COMMANDS = {
         "iris_core.cli.slices:delete_slice", "Delete a slice: what runs there is stopped and tried again elsewhere."
     ),
     "vm": Lazy("iris_core.cli.vm:vm", "Look at the machines that the autoscaler makes."),
-    "controller": Lazy("iris_core.cli.cluster_start:controller", "Run a controller."),
+    "controller": Lazy("iris_core.cli.cluster_start:controller", "Run a controller, and have it save its state."),
 }
 
 
@@ -82,18 +82,58 @@ def status(session: Session, how: output.Format) -> int:
             output.line("Running: False")
         raise
     workers = session.client.call("ControllerService/ListWorkers", pb.ListWorkersRequest(), pb.ListWorkersResponse)
+    groups = _scale_groups(session)
     if how == "json":
         fields = describing.as_object(found)
         output.line(
             output.as_json(
-                {**fields, "url": session.target.url, "workers": [WORKER_LIST.object(row) for row in workers.workers]}
+                {
+                    **fields,
+                    "url": session.target.url,
+                    "scale_groups": groups,
+                    "workers": [WORKER_LIST.object(row) for row in workers.workers],
+                }
             )
         )
         return 0
     output.write(_status_text(found, session.target.url))
+    if groups:
+        output.write(_groups_text(groups))
     if workers.workers:
         output.write(WORKER_LIST.text(list(workers.workers), how, reads.now_ms()))
     return 0
+
+
+def _scale_groups(session: Session) -> list[dict[str, object]]:
+    """The scale groups with how many slices of each lifecycle they have; none from a controller that knows of none."""
+    from iris_core.contracts import RpcFailed
+    from iris_core.wire.gen.iris.v1 import autoscaler_pb2 as pb
+
+    try:
+        found = session.client.call(
+            "ControllerService/GetAutoscalerStatus", pb.GetAutoscalerStatusRequest(), pb.GetAutoscalerStatusResponse
+        )
+    except RpcFailed as error:
+        if error.status != "UNIMPLEMENTED":
+            raise
+        return []
+    lifecycles = ("booting", "initializing", "ready", "failed")
+    return [
+        {
+            "scale_group": group.name,
+            **{word: group.slice_state_counts.get(word, 0) for word in lifecycles},
+            "demand": group.demand,
+        }
+        for group in found.groups
+    ]
+
+
+def _groups_text(groups: list[dict[str, object]]) -> str:
+    from iris_core.cli.tables import Column, render
+
+    titles = [name.replace("_", " ").upper() for name in groups[0]]
+    columns = [Column(titles[0], is_id=True), *(Column(title, align="right") for title in titles[1:])]
+    return render(columns, [[str(value) for value in group.values()] for group in groups])
 
 
 def _status_text(found: pb.GetClusterStatusResponse, url: str) -> str:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 COMMANDS = {
-    "serve": Lazy("iris_core.cli.cluster_start:serve", "Run the controller of a cluster file in the foreground.")
+    "serve": Lazy("iris_core.cli.cluster_start:serve", "Run the controller of a cluster file in the foreground."),
+    "checkpoint": Lazy("iris_core.cli.checkpoint:checkpoint", "Have the controller save its state now."),
 }
 
 
@@ -152,7 +153,7 @@ def _set_aside(state_dir: Path, say: Callable[[str], None]) -> None:
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def controller() -> None:
-    """Run a controller."""
+    """Run a controller, and have it save its state."""
 
 
 @click.command(short_help=COMMANDS["serve"].help)
@@ -166,11 +167,47 @@ def controller() -> None:
     help="Port to listen on, 0 = any. Default: from the file, else 10000.",
 )
 @click.option("--fresh", is_flag=True, help="Move existing state aside and start empty.")
-def serve(config: str, state_dir: str | None, host: str | None, port: int | None, fresh: bool) -> int:
-    """Run the controller of a cluster file in the foreground, as `iris-controller serve` does."""
+@click.option(
+    "--checkpoint-path", metavar="PATH", help="Start from this checkpoint: a path or URL. What is there is moved aside."
+)
+@click.option(
+    "--checkpoint-interval",
+    type=click.FloatRange(1, 7 * 86_400),
+    metavar="S",
+    help="Seconds between checkpoints. Default: from the file, else an hour.",
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Look at a state: dispatch nothing, change no machines, write no checkpoints. Its copy is kept in /tmp/dry-run/<today>.",
+)
+def serve(
+    config: str,
+    state_dir: str | None,
+    host: str | None,
+    port: int | None,
+    fresh: bool,
+    checkpoint_path: str | None,
+    checkpoint_interval: float | None,
+    dry_run: bool,
+) -> int:
+    """Run the controller of a cluster file in the foreground, as `iris-controller serve` does.
+
+    \b
+    cluster controller serve --config c.yaml --dry-run --checkpoint-path gs://bucket/state/controller-state/1700000000000
+    """
     from iris_core.cli.beside import load
 
     load("providers.local.cluster").check_installed()
     from iris_controller.main import serve as run
 
-    return run(config, state_dir, host, port, fresh=fresh)
+    return run(
+        config,
+        state_dir,
+        host,
+        port,
+        fresh=fresh,
+        checkpoint=checkpoint_path,
+        checkpoint_interval_s=checkpoint_interval,
+        dry_run=dry_run,
+    )

@@ -75,6 +75,11 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option("--config", metavar="FILE", help="A cluster file.")
 @click.option("--controller-url", metavar="URL", help="A controller's address, as http://HOST:10000.")
 @click.option(
+    "--checkpoint",
+    metavar="PATH",
+    help="Read a checkpoint instead of a controller: a path or URL of its folder, of a file in it, or of a remote state dir.",
+)
+@click.option(
     "--transport",
     type=click.Choice(["auto", "grpc", "http"]),
     default="auto",
@@ -93,6 +98,7 @@ def cli(
     cluster: str | None,
     config: str | None,
     controller_url: str | None,
+    checkpoint: str | None,
     transport: str,
     read_only: bool,
     verbose: bool,
@@ -101,21 +107,32 @@ def cli(
     """Run machine-learning jobs on many machines, and watch and steer them.
 
     `iris` without a command opens the console (with `--plain`: its list as plain lines). One of --cluster, --config and
-    --controller-url says which controller is meant.
+    --controller-url says which controller is meant; --checkpoint reads the state that one has saved.
     """
     session = session_of(ctx)
     session.cluster = cluster or ""
     session.config = config or ""
     session.controller_url = controller_url or ""
+    session.checkpoint = checkpoint or ""
     session.transport = cast("Transport", transport)
     session.read_only = read_only
     session.diagnostics.verbose = verbose
     session.diagnostics.traceback = traceback
     if controller_url and config:
         raise click.UsageError("--controller-url and --config exclude each other")
-    for name, value in (("--cluster", cluster), ("--config", config), ("--controller-url", controller_url)):
+    selectors = {
+        "--cluster": cluster,
+        "--config": config,
+        "--controller-url": controller_url,
+        "--checkpoint": checkpoint,
+    }
+    for name, value in selectors.items():
         if value == "":
             raise click.UsageError(f"{name} is empty")
+        if value and checkpoint and name != "--checkpoint":
+            raise click.UsageError(f"--checkpoint and {name} exclude each other")
+    if checkpoint and ctx.invoked_subcommand is None:
+        raise click.UsageError("the console needs a controller; --checkpoint goes with a command, as `job list`")
     if ctx.invoked_subcommand is None:
         if session.alone is None:
             raise click.exceptions.NoArgsIsHelpError(ctx)

@@ -50,6 +50,8 @@ class Session:
         self.cluster = ""
         self.config = ""
         self.controller_url = ""
+        self.checkpoint = ""
+        """Path or URL of a checkpoint that is read instead of a controller."""
         self.transport: Transport = "auto"
         self.read_only = False
         self.diagnostics = Diagnostics()
@@ -59,6 +61,10 @@ class Session:
     @property
     def target(self) -> Target:
         """The controller that is meant. Raises UsageFailed, ConnectFailed."""
+        if self._target is None and self.checkpoint:
+            from iris_core.connect import Target
+
+            self._target = Target(self.client.url, "checkpoint", read_only=True)
         if self._target is None:
             from iris_core.connect import resolve
 
@@ -71,6 +77,8 @@ class Session:
     @property
     def client(self) -> Client:
         """The connection. Raises UsageFailed, ConnectFailed."""
+        if self._client is None and self.checkpoint:
+            self._client = self._offline()
         if self._client is None:
             from iris_core.connect import open_client
 
@@ -83,8 +91,24 @@ class Session:
             self._client = _Traced(opened, self.diagnostics) if self.diagnostics.verbose else opened
         return self._client
 
+    def require_live(self, what: str) -> None:
+        """Raises UsageFailed when a checkpoint is read, which never changes; `what` would go on for ever."""
+        if self.checkpoint:
+            from iris_core.contracts import UsageFailed
+
+            raise UsageFailed(f"a checkpoint does not change: {what}", hint="ask a running controller")
+
+    def _offline(self) -> Client:
+        from iris_core.cli.beside import load
+
+        load("providers.local.cluster").check_installed()
+        opened: Client = load("iris_controller.offline").open_checkpoint(self.checkpoint, self.diagnostics.note)
+        return _Traced(opened, self.diagnostics) if self.diagnostics.verbose else opened
+
     def selector(self) -> str:
         """The selector as typed, to be repeated in a hint: `--cluster=local `, or "" when none was."""
+        if self.checkpoint:
+            return f"--checkpoint={self.checkpoint} "
         if self.controller_url:
             return f"--controller-url={self.controller_url} "
         if self.config:

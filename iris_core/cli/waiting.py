@@ -28,6 +28,7 @@ def wait_until(session: Session, ask: Callable[[], T | None], meanwhile: str, ti
     until = time.monotonic() + timeout_s if timeout_s else None
     step_s = FIRST_S
     while (answer := patience.ask(ask)) is None:
+        session.require_live("what has not ended in it never will")
         if until is not None:
             left_s = until - time.monotonic()
             if left_s <= 0:

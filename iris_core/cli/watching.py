@@ -26,6 +26,7 @@ def watch(
     session: Session, listing: Listing[Any], read: Callable[[], Sequence[Any]], how: output.Format, *, headers: bool
 ) -> NoReturn:
     """Prints until it is interrupted. JSON becomes JSON lines, because an array would never end."""
+    session.require_live("there is nothing to watch")
     how = "jsonl" if how == "json" else how
     patience = Patience(session.diagnostics, "what is listed goes on")
     known: dict[str, bytes] = {}

@@ -274,7 +274,8 @@ def test_a_kill_of_controller_and_checkpoint_leaves_a_good_one_and_no_scratch(tm
             restore.unpack(found, tmp_path / f"t{round_}")
             environment.start()
             assert not scratch.exists()
-            assert not list((tmp_path / "remote" / ".iris-objects").glob("put-*"))
+            objects = tmp_path / "remote" / ".iris-objects"
+            until(lambda: not list(objects.glob("put-*")), "half an object was left")
     finally:
         environment.end()
 
