@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iris_controller.loop import ControllerLoop
+from iris_controller.loop import Committed, ControllerLoop
 from iris_controller.state import kernel, submit
 from iris_controller.state.kick import kick
 from iris_controller.state.model import Model
@@ -157,3 +157,33 @@ async def test_a_clock_that_was_set_before_a_boot_gives_no_more_than_the_whole_t
 @pytest.mark.asyncio
 async def test_the_deadline_of_a_job_whose_tasks_all_run_is_noted_too() -> None:
     assert Clocks(running=True).fired_after(5.1) == 1
+
+
+@pytest.mark.asyncio
+async def test_a_job_submitted_after_the_clock_went_back_waits_as_long_as_it_asked_for() -> None:
+    clocks = Clocks()
+    clocks.wall -= 3_600_000
+    o = Overlay(clocks.model)
+    submit.admit(o, job("/u/b", scheduling_timeout_ms=2_000), clocks.wall)
+    late = o.job("/u/b")
+    assert late is not None and late.submitted_at_ms == NOW + 1, "submit times only grow"
+    clocks.timers._committed(Committed(1, clocks.model.apply(o), clocks.wall))
+    assert clocks.fired_after(1.9) == 0
+    assert clocks.fired_after(2.1) == 1
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
+async def test_a_clock_that_is_set_while_a_task_runs_gives_it_neither_more_nor_less_time(step_ms: int) -> None:
+    clocks = Clocks(running=True)
+    o = Overlay(clocks.model)
+    submit.admit(o, job("/u/timed", timeout_ms=3_000), NOW)
+    task = o.task("/u/timed", 0)
+    assert task is not None
+    kernel.assign(o, task, "w1", "b" * 16, NOW)
+    kernel.observe(o, "w1", kernel.Observed("b" * 16, S.RUNNING, started_at_ms=NOW), NOW)
+    kernel.settle(o, NOW)
+    clocks.timers._committed(Committed(1, clocks.model.apply(o), NOW))
+    clocks.wall += step_ms
+    assert clocks.fired_after(2.9) == 0
+    assert clocks.fired_after(3.1) == 1

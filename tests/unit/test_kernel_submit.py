@@ -60,7 +60,7 @@ def test_a_job_and_its_tasks_enter_together() -> None:
 def test_submit_times_are_unique_and_name_the_incarnation() -> None:
     world = World()
     times = [ask(world, f"/u/j{i}").incarnation for i in range(5)]
-    world.now_ms -= 10_000
+    world.now_ms -= 3_600_000
     times.append(ask(world, "/u/later").incarnation)
     assert times == sorted(set(times)) and len(times) == 6
     with world.batch() as o:
