@@ -144,8 +144,10 @@ def check_freshness(request: controller_pb2.LaunchJobRequest, job: JobId, build_
 
 
 def take_blobs(request: controller_pb2.LaunchJobRequest) -> dict[str, bytes]:
-    """Replaces the large work directory files of a request by references, in place; returns them by sha256."""
+    """Replaces the large work directory files of a request by references, in place; returns them by sha256. Raises RpcError."""
     files = request.entrypoint.workdir_files
+    if len(files) > MAX_FILES or sum(map(len, files.values())) > MAX_FILE_BYTES:
+        raise invalid("entrypoint.workdir_files", "more than 1000 files or 16 MiB; ship them in the bundle")
     blobs: dict[str, bytes] = {}
     for name in [name for name, data in files.items() if len(data) > MAX_INLINE_FILE]:
         blob_id = hashlib.sha256(files[name]).hexdigest()
@@ -250,8 +252,6 @@ def _check_environment(request: controller_pb2.LaunchJobRequest) -> None:
 
 def _files(request: controller_pb2.LaunchJobRequest) -> dict[str, bytes]:
     files = {name: bytes(data) for name, data in request.entrypoint.workdir_files.items()}
-    if len(files) > MAX_FILES or sum(map(len, files.values())) > MAX_FILE_BYTES:
-        raise invalid("entrypoint.workdir_files", "more than 1000 files or 16 MiB; ship them in the bundle")
     references = request.entrypoint.workdir_file_refs
     if len(files) + len(references) > MAX_FILES:
         raise invalid("entrypoint.workdir_file_refs", "more than 1000 files; ship them in the bundle")

@@ -293,6 +293,9 @@ async def test_large_files_are_blobs_and_small_ones_rows(tmp_path: Path) -> None
         assert dict(spec.entrypoint.workdir_file_refs) == {"big/large": blob_id}
         assert dict(spec.entrypoint.workdir_files) == {"small": small}
         assert rows(tmp_path, "SELECT filename, length(data) FROM job_workdir_files") == [("small", 10_240)]
+        heavy = launch_request("/u/heavy")
+        heavy.entrypoint.workdir_files.update({f"f{n}": bytes(1 << 20) for n in range(17)})
+        assert "more than 1000 files or 16 MiB" in (await refusal(r, request=heavy)).message
         again = launch_request("/u/again")
         again.entrypoint.workdir_file_refs["copy"] = blob_id
         await r.call("LaunchJob", again, controller_pb2.LaunchJobResponse)
