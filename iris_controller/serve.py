@@ -121,7 +121,7 @@ class Controller:
         self.keeping = Keeping(options, self.state, opened, self.loop, services.once, remote)
         self.keeping.register(self.router)
         self.sessions, self.hub = services.sessions, services.hub
-        self.leases, self._machine_calls = services.leases, services.autoscaler
+        self.leases, self.machine_calls = services.leases, services.autoscaler
         proxy = Proxy(
             Targets(authenticator, opened.keys, services.places.at),
             {LOG_SERVER: LogServerHealth(self.finelog.current).answer},
@@ -185,12 +185,12 @@ class Controller:
         await local_fleet.begin(machines, self.options.config)
         self.guard.spawn("local machines", machines.run())
         self.autoscaler = Autoscaler(
-            self.loop, machines, self.options.config, self.ticker.unplaced, self._planned, SystemClock()
+            self.loop, machines, self.options.config, self.ticker.unplaced, self.planned, SystemClock()
         )
-        self._machine_calls.scaler = self.autoscaler
+        self.machine_calls.scaler = self.autoscaler
         self.guard.spawn("autoscaler", self.autoscaler.run())
 
-    async def _planned(self) -> None:
+    async def planned(self) -> None:
         """Waits until the scheduler has looked at what is pending, or for what it may take where that never ends."""
         deadline = time.monotonic() + PLANNED_S
         while self.ticker.wanted() and time.monotonic() < deadline:

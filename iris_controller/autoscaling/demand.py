@@ -43,6 +43,8 @@ class Demand:
     preferred: tuple[Constraint, ...] = ()
     group_by: str = ""
     """Of a gang: the attribute whose value its workers share; "" = no gang."""
+    size: int = 0
+    """Of a gang: its members, those that have succeeded included."""
     band: PriorityBand | None = None
     probe: bool = False
     """One slice, to see whether the accelerator can be had."""
@@ -108,5 +110,6 @@ def _demand(job: Job, count: int, band: PriorityBand) -> Demand:
         required=tuple(c for c in kept if c.mode is Mode.REQUIRED),
         preferred=tuple(c for c in kept if c.mode is Mode.PREFERRED),
         group_by=spec.group_by,
+        size=job.num_tasks,
         band=band,
     )

@@ -79,7 +79,7 @@ def fits(demand: Demand, room: Capacity) -> int:
 def gang_problem(demand: Demand, state: GroupState) -> str:
     """Why a slice of the group is no home for the gang; empty when it is one."""
     group = state.group
-    if group.num_vms != demand.count:
+    if group.num_vms not in (demand.count, demand.size):
         return f"{group.name} has {group.num_vms} machines in a slice"
     tpu = group.device is not None and group.device.kind == "tpu"
     if demand.group_by not in state.attributes and not (tpu and demand.group_by in _OF_A_SLICE):

@@ -149,7 +149,13 @@ def route(demands: Sequence[Demand], states: Sequence[GroupState]) -> Routing:
     }
     shapes: dict[object, _Shape] = {}
     for demand in demands:
-        key = (demand.resources, demand.required, demand.preferred, demand.group_by, demand.gang and demand.count)
+        key = (
+            demand.resources,
+            demand.required,
+            demand.preferred,
+            demand.group_by,
+            demand.gang and (demand.count, demand.size),
+        )
         shape = shapes.get(key)
         if shape is None:
             shape = shapes[key] = _Shape(never(demand, states), candidates(demand, states))

@@ -128,7 +128,11 @@ class Autoscaler:
                 await self._clock.sleep(GAP_S)
                 await self._until_woken(max(0.0, self._next_look() - GAP_S))
         finally:
-            await self._hands.close()
+            await self.close()
+
+    async def close(self) -> None:
+        """Gives up every call to the provider that is under way."""
+        await self._hands.close()
 
     async def _until_woken(self, seconds: float) -> None:
         timer = asyncio.ensure_future(self._clock.sleep(seconds))

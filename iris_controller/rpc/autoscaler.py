@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from iris_controller.autoscaling.hands import within
 from iris_controller.rpc.autoscaler_view import fill, find_vm, slice_status, vm_status
+from iris_controller.rpc.backends import BACKEND_ID
 from iris_controller.rpc.errors import exhausted, invalid, not_found, precondition, unavailable
 from iris_controller.rpc.once import remember
 from iris_controller.state import slices
@@ -62,6 +63,12 @@ class AutoscalerService:
         router.add("ControllerService/GetVmLogs", self.vm_logs)
 
     async def status(self, request: pb.GetAutoscalerStatusRequest, call: Call) -> pb.GetAutoscalerStatusResponse:
+        if request.backend_id not in ("", BACKEND_ID):
+            raise not_found(
+                request.backend_id,
+                f"there is no backend {shown(request.backend_id)}",
+                hint=f"the only one is {BACKEND_ID}",
+            )
         answer = pb.GetAutoscalerStatusResponse(revision=self._revision())
         if self.scaler is None:
             answer.detail = self._none()

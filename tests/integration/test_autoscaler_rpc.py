@@ -50,10 +50,10 @@ class Cluster:
             self.machines,
             controller.options.config,
             controller.ticker.unplaced,
-            controller._planned,
+            controller.planned,
             SystemClock(),
         )
-        controller._machine_calls.scaler = self.scaler
+        controller.machine_calls.scaler = self.scaler
         controller.guard.spawn("autoscaler", self.scaler.run())
 
     def _attach(self, spec: SliceSpec) -> None:

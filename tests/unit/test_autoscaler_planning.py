@@ -236,6 +236,8 @@ def test_a_gang_needs_a_slice_of_its_size() -> None:
     assert plan([gang], fleet).launches[0].group == "four"
     two = route([replace(gang, job_id="/u/a"), gang], [state(tpu_group("four", 4), booting=1)])
     assert (two.required, two.launches) == ({"four": 2}, {"four": 1})
+    rest = route([replace(gang, count=3, size=4)], fleet)
+    assert [r.group for r in rest.routed] == ["four"], "what is left of a gang goes where the whole went"
     three = route([replace(gang, count=3)], fleet)
     assert [u.code for u in three.unmet] == [NO_GANG]
     assert "four has 4 machines in a slice" in three.unmet[0].reason

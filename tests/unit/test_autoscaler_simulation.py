@@ -102,7 +102,7 @@ class Simulation:
             self.w.lose_worker(self.random.choice(workers))
 
     async def restart(self) -> None:
-        await self.w.scaler._hands.close()
+        await self.w.scaler.close()
         old = self.w
         self.w = AutoscalerWorld(*GROUPS, delay_ms=60_000, world=old.world, machines=old.machines, clock=old.clock)
 

@@ -85,6 +85,18 @@ def test_vm_status_of_one_group_and_as_json(world: World) -> None:
     assert done.code == 2 and "did you mean 'tpu'?" in done.err
 
 
+def test_cluster_status_counts_the_slices_of_each_group(world: World) -> None:
+    world.client.answer("ListWorkers", controller_pb2.ListWorkersResponse())
+    lines = world.cli("cluster", "status").out.splitlines()
+    at = lines.index("SCALE GROUP  BOOTING  INITIALIZING  READY  FAILED  DEMAND")
+    assert [line.split() for line in lines[at + 1 : at + 3]] == [
+        ["cpu", "0", "0", "0", "0", "0"],
+        ["tpu", "1", "0", "1", "0", "2"],
+    ]
+    groups = json.loads(world.cli("cluster", "status", "-o", "json").out)["scale_groups"]
+    assert groups[1] == {"scale_group": "tpu", "booting": 1, "initializing": 0, "ready": 1, "failed": 0, "demand": 2}
+
+
 def test_vm_logs_are_made_harmless(world: World) -> None:
     world.client.answer(
         "GetVmLogs",
