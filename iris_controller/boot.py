@@ -23,6 +23,7 @@ from iris_controller.store.writer import Writer
 from iris_core.auth.keys import load_or_create_key
 from iris_core.auth.tokens import KeySet, TokenSigner
 from iris_core.contracts import IrisError
+from iris_core.model.states import JOB_TERMINAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +75,8 @@ def open_state(options: ServeOptions, state: StateDir, now_ms: int, opened: list
         seal = Seal.from_file(state.path / "env.key")
     except (OSError, ValueError) as error:
         raise BootFailed(f"the key {state.path / 'env.key'} cannot be used: {error}") from error
+    if not options.dry_run:
+        _find_sealed_elsewhere(model, seal)
     last_ms = int(row[0]) if row is not None else 0
     return Opened(writer, model, readers, seal, KeySet(key.public), TokenSigner(key), state.database, last_ms)
 
@@ -99,3 +102,13 @@ def _open_store(state: StateDir, now_ms: int) -> tuple[Writer, Model]:
             f"the state in {path} cannot be read: {type(error).__name__}: {error}",
             hint="it was not touched; start the release that wrote it, or start anew with --fresh (which moves it aside)",
         ) from error
+
+
+def _find_sealed_elsewhere(model: Model, seal: Seal) -> None:
+    """After a restore without `env.key` the jobs with secrets wait and say so, rather than fail one by one (DESIGN §5.22)."""
+    live = (job for job in model.jobs.values() if job.state not in JOB_TERMINAL)
+    model.sealed_elsewhere = {(job.job_id, job.submitted_at_ms) for job in live if not seal.opens(job.spec.request)}
+    if model.sealed_elsewhere:
+        log.error(
+            "the secrets of %d jobs were sealed with a key that is not here: they wait", len(model.sealed_elsewhere)
+        )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 OrderKey = tuple[int, int, int, int, int]
 
 NOT_PLANNED = "waiting for the scheduler"
+SEALED_ELSEWHERE = "its secrets were sealed with a key that is not here: bring env.key of the earlier controller back and start this one anew"
 
 
 def order_key(job: Job) -> OrderKey:
@@ -80,6 +81,8 @@ def explain_pending(model: Model, job_id: str) -> str:
     """Why the pending tasks of a job wait; empty when it has none. Pending work always has a reason (DESIGN §5.7)."""
     if not model.pending.get(job_id):
         return ""
+    if (job_id, model.jobs[job_id].submitted_at_ms) in model.sealed_elsewhere:
+        return SEALED_ELSEWHERE
     return model.reasons.get(job_id) or NOT_PLANNED
 
 

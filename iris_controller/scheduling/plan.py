@@ -11,11 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from iris_controller.scheduling.changelog import ChangeLog
+from iris_controller.scheduling.cycle import UNCAPPED, Caps, Cycle
 from iris_controller.scheduling.displacing import Displacer
 from iris_controller.scheduling.gangs import GangKey, GangShape
 from iris_controller.scheduling.order import order_key
 from iris_controller.scheduling.plans import Assignment, GangPlacement, Plan
-from iris_controller.scheduling.reasons import over_budget, reason_for
+from iris_controller.scheduling.reasons import JOB_RESTS, over_budget, reason_for
 from iris_controller.scheduling.shape import Shape, ShapeKey, shape_key
 from iris_controller.scheduling.snapshot import Fleet
 from iris_controller.scheduling.turns import Bucket, Turns, User
@@ -41,13 +42,15 @@ class Planner:
     each one starts from what the model says then.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, caps: Caps = UNCAPPED) -> None:
+        self._caps = caps
         self._reset(Model())
 
     def _reset(self, model: Model) -> None:
         self._model = model
         self._fleet = Fleet()
         self._turns = Turns()
+        self._cycle = Cycle(self._caps)
         self._shapes: dict[ShapeKey | GangKey, Shape] = {}
         self._buckets: dict[str, Bucket] = {}
         self._log: list[str] = []
@@ -72,12 +75,13 @@ class Planner:
         model: Model,
         max_assignments: int = MAX_ASSIGNMENTS,
         budget: Callable[[], bool] = lambda: True,
+        cycle: int = 0,
     ) -> Plan:
-        """The next slice: at most `max_assignments`, and no more once `budget` says False.
+        """The next slice: at most `max_assignments`, and no more once `budget` says False. `cycle` is the number of the current one.
 
         The first call with a model, and one with another model, reads all of it; later ones cost what has changed since.
         """
-        self._take_in(model)
+        self._take_in(model, cycle)
         plan = Plan()
         while (bucket := self._turns.first()) is not None:
             if plan.size >= max_assignments or not budget():
@@ -91,6 +95,7 @@ class Planner:
             # What is evicted here may fit elsewhere.
             plan.done = False
         plan.reasons = self._saying
+        plan.resting = self._cycle.anything_rests
         if plan.done:
             # Every search has ended and knows all of it.
             self._log_start = self._now
@@ -112,7 +117,7 @@ class Planner:
 
     # What has changed ----------------------------------------------------------------------------------------
 
-    def _take_in(self, model: Model) -> None:
+    def _take_in(self, model: Model, cycle: int) -> None:
         if model is not self._model:
             self._reset(model)
             workers: set[str] = set(model.workers)
@@ -122,7 +127,11 @@ class Planner:
             workers = model.unplanned_workers.union(self._charged)
             jobs = model.unplanned_jobs.union(self._taken, self._saying)
             users = model.unplanned_users.union(self._spenders)
-            self._turns.begin(self._was_dropped(model), self._last.done)
+            dropped = self._was_dropped(model)
+            self._turns.begin(dropped, self._last.done)
+            rested_jobs, rested_workers = self._cycle.begin(cycle, dropped)
+            jobs |= rested_jobs
+            self._rouse(rested_workers)
         model.unplanned_workers.clear()
         model.unplanned_jobs.clear()
         model.unplanned_users.clear()
@@ -136,13 +145,22 @@ class Planner:
         come: list[Job] = []
         for job_id in jobs:
             job = model.jobs.get(job_id)
-            if job is None or not model.pending.get(job_id):
+            if job is None or not model.pending.get(job_id) or (job_id, job.submitted_at_ms) in model.sealed_elsewhere:
                 self._forget(job_id)
             else:
                 come.append(job)
         for job in sorted(come, key=lambda each: each.priority_insertion):
             self._sync(model, job)
         self._turns.sweep()
+
+    def _rouse(self, workers: set[str]) -> None:
+        """Workers that had their share of a cycle may take more."""
+        for worker_id in sorted(workers):
+            node = self._fleet.nodes.get(worker_id)
+            if node is not None and node.resting and not self._cycle.worker_rests(worker_id):
+                node.resting = False
+                self._log.append(worker_id)
+                self._touched.add((worker_id,))
 
     def _was_dropped(self, model: Model) -> bool:
         """Whether the last slice has not come to be."""
@@ -213,6 +231,11 @@ class Planner:
     def _sync(self, model: Model, job: Job) -> None:
         """Makes the bucket of a job with pending tasks agree with the model."""
         job_id = job.job_id
+        if self._cycle.job_rests(job_id) and not job.spec.group_by:
+            self._forget(job_id)
+            if model.reasons.get(job_id, "") != JOB_RESTS:
+                self._saying[job_id] = JOB_RESTS
+            return
         key, asked = order_key(job), _asked(job, len(model.pending[job_id]))
         bucket = self._buckets.get(job_id)
         if bucket is not None and (bucket.key != key or bucket.line.shape is not self._shapes.get(asked)):
@@ -268,6 +291,8 @@ class Planner:
         waiting = model.pending[job_id]
         taken = self._taken.get(job_id, 0)
         room = min(len(waiting) - taken, max_assignments - plan.size, self._turns.run(bucket))
+        if self._caps.tasks_per_job:
+            room = min(room, self._cycle.left(job_id))
         placed = 0
         node = None
         while placed < room:
@@ -275,14 +300,17 @@ class Planner:
             if node is None:
                 break
             shape.charge(node)
-            worker_id = node.worker.worker_id
+            worker_id = node.worker_id
             self._charged[worker_id] = None
+            if self._caps.tasks_per_worker:
+                node.resting = self._cycle.count_worker(worker_id)
             plan.assignments.append(Assignment(job_id, waiting[-1 - taken - placed], worker_id, band))
             placed += 1
             if placed % _BUDGET_EVERY == 0 and not budget():
                 break
         if placed:
             self._touched.add(assignment.worker_id for assignment in plan.assignments[-placed:])
+            self._cycle.count_tasks(job_id, placed)
             self._served(model, bucket, placed, plan)
         else:
             self._evict_or_close(model, bucket, plan)
@@ -296,6 +324,9 @@ class Planner:
             self._reconsider(moved)
         if taken == len(model.pending[job_id]):
             self._forget(job_id)
+        elif self._cycle.job_rests(job_id):
+            self._forget(job_id)
+            self._saying[job_id] = JOB_RESTS
 
     def _serve_gang(self, model: Model, bucket: Bucket, shape: GangShape, plan: Plan) -> None:
         """Places the gang whole, or in the place of others, or says why it waits."""
@@ -326,7 +357,10 @@ class Planner:
 
     def _charge(self, shape: Shape, workers: list[str]) -> None:
         for worker_id in workers:
-            shape.charge(self._fleet.nodes[worker_id])
+            node = self._fleet.nodes[worker_id]
+            shape.charge(node)
+            if self._caps.tasks_per_worker:
+                node.resting = self._cycle.count_worker(worker_id)
         self._charge_nothing(workers)
 
     def _charge_nothing(self, workers: Iterable[str]) -> None:
@@ -339,7 +373,10 @@ class Planner:
     def _close(self, shape: Shape) -> None:
         """Nothing fitted: says so for every bucket of the shape, unless that was said before."""
         shape.close()
-        cause = (self._fleet.version, shape.group.version, bool(shape.waits_for_slot))
+        resting = bool(self._caps.tasks_per_worker) and any(
+            self._fleet.nodes[worker_id].resting for worker_id in shape.waits_for_slot
+        )
+        cause = (self._fleet.version, shape.group.version, bool(shape.waits_for_slot) + resting)
         whom: Iterable[Bucket] = shape.untold
         if shape.reason_for != cause or isinstance(shape, GangShape):
             before, shape.reason = shape.reason, _explained(shape, self._fleet)

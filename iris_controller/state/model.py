@@ -118,6 +118,8 @@ class Model:
         """Pending task indices per job, descending, so that the next one is at the end."""
         self.reasons: dict[str, str] = {}
         """Why a job's pending tasks wait, by job id; kept by the scheduler."""
+        self.sealed_elsewhere: set[tuple[str, int]] = set()
+        """Jobs (id and submit time) whose secrets cannot be opened here: they wait until their key is back."""
         self.unplanned_workers: set[str] = set()
         """Workers whose row or usage changed since the planner last looked; it empties this, and `unplanned_jobs`."""
         self.unplanned_jobs: set[str] = set()

@@ -84,6 +84,16 @@ class Seal:
         for index, word in enumerate(list(argv)):
             argv[index] = self.open(word)
 
+    def opens(self, raw: bytes) -> bool:
+        """Whether every secret of a stored request can be opened here."""
+        if PREFIX.encode() not in raw:
+            return True
+        try:
+            self.open_request(controller_pb2.LaunchJobRequest.FromString(raw))
+        except SealedElsewhere:
+            return False
+        return True
+
 
 def redact_request(request: controller_pb2.LaunchJobRequest) -> None:
     """Replaces what is sealed by a marker with its name, in place, for replies."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -166,6 +167,34 @@ async def test_a_store_that_hangs_holds_nobody_up(tmp_path: Path, monkeypatch: p
         assert not (tmp_path / "s" / "checkpoint").exists()
 
 
+@pytest.mark.asyncio
+async def test_work_with_secrets_waits_for_its_key_after_a_restore(tmp_path: Path) -> None:
+    text = config(f"file://{tmp_path}/remote")
+    async with rig(tmp_path / "a", text) as r:
+        environment = controller_pb2.Environment(env_vars={"API_TOKEN": "canary-73512"})
+        await r.launch("/u/secret", environment=environment)
+        await r.launch("/u/plain")
+        await r.call(
+            "BeginCheckpoint", checkpoints_pb2.BeginCheckpointRequest(), checkpoints_pb2.BeginCheckpointResponse
+        )
+    for candidate in restore.newest_first(open_store(f"file://{tmp_path}/remote"), []):
+        restore.unpack(candidate, tmp_path / "copy")
+    assert b"canary-73512" not in await asyncio.to_thread((tmp_path / "copy").read_bytes)
+    async with rig(tmp_path / "b", text) as r, r.worker("w1"):
+        await r.until_state("/u/plain", common_pb2.JOB_STATE_SUCCEEDED)
+        waiting = await r.job("/u/secret")
+        assert waiting.state == common_pb2.JOB_STATE_PENDING
+        assert "sealed with a key that is not here" in waiting.pending_reason
+        # One of the same name that is submitted here is sealed here.
+        await r.cancel("/u/secret")
+        await r.launch("/u/secret", environment=environment)
+        await r.until_state("/u/secret", common_pb2.JOB_STATE_SUCCEEDED)
+    await asyncio.to_thread(shutil.rmtree, tmp_path / "b" / "db")
+    await asyncio.to_thread(shutil.copy, tmp_path / "a" / "env.key", tmp_path / "b" / "env.key")
+    async with rig(tmp_path / "b", text) as r, r.worker("w1"):
+        await r.until_state("/u/secret", common_pb2.JOB_STATE_SUCCEEDED)
+
+
 def ready(url: str) -> tuple[bool, list[str]]:
     try:
         with urllib.request.urlopen(f"{url}/readyz", timeout=10) as answer:
@@ -238,6 +267,7 @@ def test_a_kill_of_controller_and_checkpoint_leaves_a_good_one_and_no_scratch(tm
     environment.config.write_text(
         environment.config.read_text() + f'storage: {{remote_state_dir: "file://{tmp_path}/remote"}}\n'
     )
+    objects = tmp_path / "remote" / ".iris-objects"
     environment.start()
     try:
         for round_ in range(2):
@@ -274,7 +304,6 @@ def test_a_kill_of_controller_and_checkpoint_leaves_a_good_one_and_no_scratch(tm
             restore.unpack(found, tmp_path / f"t{round_}")
             environment.start()
             assert not scratch.exists()
-            objects = tmp_path / "remote" / ".iris-objects"
             until(lambda: not list(objects.glob("put-*")), "half an object was left")
     finally:
         environment.end()
