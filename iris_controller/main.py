@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from pathlib import Path
 from typing import NoReturn
 
@@ -36,6 +37,9 @@ def parser() -> Parser:
         help="seconds between checkpoints (default: controller.checkpoint_interval_seconds, else an hour)",
     )
     serve.add_argument("--dry-run", action="store_true", help="look at a state: no dispatch, machines or checkpoints")
+    restore = commands.add_parser("restore", help="put a checkpoint in the place of a stopped controller's database")
+    restore.add_argument("checkpoint", metavar="CHECKPOINT", help="path or URL of its folder, or of a file in it")
+    restore.add_argument("--state-dir", metavar="DIR", required=True, help="local state of the controller")
     serve.add_argument("--embedded", action="store_true", help=argparse.SUPPRESS)
     serve.add_argument("--ready-fd", type=int, default=-1, help=argparse.SUPPRESS)
     return root
@@ -83,10 +87,29 @@ def serve(
     return daemon.run(options)
 
 
+def restore(checkpoint: str, state_dir: str) -> int:
+    """Puts a checkpoint in the place of a controller's database, which is kept. Raises IrisError; nothing was touched then."""
+    from iris_controller.checkpoint.choose import put_in_place
+    from iris_controller.store.database import StateDir
+
+    state = StateDir(Path(state_dir).expanduser().absolute())
+    state.acquire()
+    try:
+        found, kept = put_in_place(state, checkpoint, time.time_ns() // 1_000_000)
+    finally:
+        state.release()
+    sys.stdout.write(f"restored {found} in {state.database.parent}\n")
+    if kept is not None:
+        sys.stdout.write(f"the previous database is kept in {kept}\n")
+    return 0
+
+
 def main(argv: list[str] | None = None) -> int:
     """Exit codes: 0 stopped on request, 1 cannot start, 2 usage."""
     words = parser().parse_args(argv)
     try:
+        if words.command == "restore":
+            return restore(words.checkpoint, words.state_dir)
         return serve(
             words.config,
             words.state_dir,

@@ -68,6 +68,19 @@ def prepare(state: StateDir, remote: ObjectStore, wish: Wish, now_ms: int) -> st
         raise StateDirError(f"the state in {state.path} cannot be prepared: {error}") from error
 
 
+def put_in_place(state: StateDir, checkpoint: str, now_ms: int) -> tuple[str, Path | None]:
+    """Restores a checkpoint that was named; returns which, and where the database that was there is kept.
+
+    Raises as `prepare` does, and touches nothing then.
+    """
+    try:
+        restore.settle(state.path)
+        candidate = restore.find(checkpoint)
+        return candidate.label, _swapped(state, candidate, f"db.aside.{now_ms}")
+    except (OSError, sqlite3.Error) as error:
+        raise StateDirError(f"the state in {state.path} cannot be prepared: {error}") from error
+
+
 def _rollback(remote: ObjectStore) -> rollout.RolloutRecord | None:
     """The record, if it asks for a rollback that restores something."""
     try:
@@ -146,13 +159,17 @@ def _local(state: StateDir, remote: ObjectStore, now_ms: int) -> str:
 
 def _take(state: StateDir, candidate: Candidate, aside: str) -> str:
     """Restores it. Raises BadCheckpoint, named; nothing was touched then."""
+    kept = _swapped(state, candidate, aside)
+    if kept is not None:
+        log.warning("the database that was here is kept in %s", kept)
+    return f"checkpoint {candidate.label}"
+
+
+def _swapped(state: StateDir, candidate: Candidate, aside: str) -> Path | None:
     if candidate.manifest is None:
         log.warning("%s has no manifest: it is taken as a checkpoint of an older release", candidate.label)
     try:
         restore.stage(candidate, state.path)
     except BadCheckpoint as bad:
         raise BadCheckpoint(f"checkpoint {candidate.label} cannot be used: {bad.message}", hint=bad.hint) from None
-    kept: Path | None = restore.swap(state.path, aside)
-    if kept is not None:
-        log.warning("the database that was here is kept in %s", kept)
-    return f"checkpoint {candidate.label}"
+    return restore.swap(state.path, aside)

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -305,6 +306,45 @@ def test_a_kill_of_controller_and_checkpoint_leaves_a_good_one_and_no_scratch(tm
             environment.start()
             assert not scratch.exists()
             until(lambda: not list(objects.glob("put-*")), "half an object was left")
+    finally:
+        environment.end()
+
+
+def test_zeros_in_the_state_file_are_found_at_the_start_and_the_last_checkpoint_is_taken(tmp_path: Path) -> None:
+    environment = Served(tmp_path, workers=0)
+    environment.config.write_text(
+        environment.config.read_text() + f'storage: {{remote_state_dir: "file://{tmp_path}/remote"}}\n'
+    )
+    environment.start()
+    try:
+        with environment.client() as client:
+            launch(client, "/u/kept", ["true"])
+            made = client.call(
+                "ControllerService/BeginCheckpoint",
+                checkpoints_pb2.BeginCheckpointRequest(),
+                checkpoints_pb2.BeginCheckpointResponse,
+                timeout_s=60,
+            )
+            launch(client, "/u/newer", ["true"])
+        environment.kill()
+        database = environment.state / "db" / "controller.sqlite3"
+        with closing(sqlite3.connect(database)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with open(database, "r+b") as file:
+            file.seek(3 * 4096)
+            file.write(bytes(2 * 4096))
+        damaged = database.read_bytes()
+        environment.start()
+        with environment.client() as client:
+            jobs = client.call(
+                "ControllerService/ListJobs", controller_pb2.ListJobsRequest(), controller_pb2.ListJobsResponse
+            ).jobs
+        assert [job.job_id for job in jobs] == ["/u/kept"]
+        (kept,) = environment.state.glob("db.corrupt.*/controller.sqlite3")
+        assert kept.read_bytes() == damaged
+        log = environment.log()
+        assert "is damaged" in log and made.checkpoint_path in log and "is missing" in log
+        assert "Traceback" not in log
     finally:
         environment.end()
 

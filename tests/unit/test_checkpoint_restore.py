@@ -302,6 +302,23 @@ def test_a_controller_never_starts_empty_where_there_may_be_state(world: tuple[F
     assert start(other, store, fresh=True) == "fresh"
 
 
+def test_a_checkpoint_is_put_in_place_by_hand(
+    world: tuple[FakeStore, StateDir, StateDir], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from iris_controller.main import main
+
+    _, state, other = world
+    words = ["restore", "--state-dir", str(other.path), str(state.database)]
+    assert main(words) == 1
+    assert "is held by another controller" in capsys.readouterr().err
+    other.release()
+    assert main(words) == 0 and main(words) == 0
+    assert "the previous database is kept in" in capsys.readouterr().out
+    assert job_count(other.database) == 20 and len(list(other.path.glob("db.aside.*"))) == 1
+    assert main([*words[:-1], "/nowhere/1"]) == 1
+    assert capsys.readouterr().err.startswith("Error: Checkpoint not found")
+
+
 def record(store: FakeStore, **values: object) -> None:
     store.put("rollout-record.json", json.dumps({"image": "a", "more": [1], "updated_at_ms": 1, **values}).encode())
 
