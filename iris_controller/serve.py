@@ -39,6 +39,7 @@ from iris_controller.places import LOG_SERVER
 from iris_controller.retention import Pruner
 from iris_controller.rpc.auth import Authenticator
 from iris_controller.rpc.dispatch import Router
+from iris_controller.scheduling.cycle import Caps
 from iris_controller.servers import Servers
 from iris_controller.services import Services
 from iris_controller.store.database import StateDir, StateDirError
@@ -107,8 +108,11 @@ class Controller:
         log.info("starting from: %s", await asyncio.to_thread(prepare, self.state, remote, wish, now_ms()))
         opened = open_state(options, self.state, now_ms(), self._opened)
         self.model, self.writer, self.readers = opened.model, opened.writer, opened.readers
-        self.ticker = SchedulerTicker(self.model)
+        config = options.config
+        caps = Caps(config.max_tasks_per_job_per_cycle, config.max_tasks_per_worker_per_cycle)
+        self.ticker = SchedulerTicker(self.model, caps)
         self.loop = ControllerLoop(self.model, self.writer, self.ticker)
+        self.ticker.wake = self.loop.wake
         apply_config(options.config, self.loop)
         self.timers = Timers(self.loop)
         authenticator = Authenticator(

@@ -7,9 +7,11 @@ cluster costs nothing: only a committed change asks for a plan.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable
 
+from iris_controller.scheduling.cycle import UNCAPPED, Caps
 from iris_controller.scheduling.plan import Planner
 from iris_controller.scheduling.plans import Plan
 from iris_controller.state import kernel
@@ -20,16 +22,21 @@ from iris_controller.uids import AttemptUids
 
 SLICE_ASSIGNMENTS = 1_000
 PLANNING_SECONDS = 0.01
+CYCLE_SECONDS = 1.0
+"""How long a cap of one cycle holds (control-plane §2.1)."""
 PLACES_SAID = 8
 """Of one job in one audit line; the rest is counted."""
 
 
 class SchedulerTicker:
-    """Implements `loop.Ticker` over a `Planner`."""
+    """Implements `loop.Ticker` over a `Planner`. `wake` makes the loop ask again, where a cap lets work rest until the next cycle."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, caps: Caps = UNCAPPED) -> None:
+        self.wake: Callable[[], None] = lambda: None
         self._model = model
-        self._planner = Planner()
+        self._planner = Planner(caps)
+        self._capped = caps != UNCAPPED
+        self._timer: asyncio.TimerHandle | None = None
         self._uid = AttemptUids(time.time_ns() // 1_000_000)
         self._wanted = bool(model.pending)
         self._paused = False
@@ -50,13 +57,26 @@ class SchedulerTicker:
     def slice(self, overlay: Overlay, now_ms: int) -> dict[str, str]:
         deadline = time.perf_counter() + PLANNING_SECONDS
         plan = self._planner.plan(
-            self._model, max_assignments=SLICE_ASSIGNMENTS, budget=lambda: time.perf_counter() < deadline
+            self._model,
+            max_assignments=SLICE_ASSIGNMENTS,
+            budget=lambda: time.perf_counter() < deadline,
+            cycle=self._cycle() if self._capped else 0,
         )
         self._wanted = not plan.done
+        if plan.resting and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(CYCLE_SECONDS, self._next_cycle)
         self._said = self._unsaid | plan.reasons
         self._unsaid = {}
         apply_plan(overlay, plan, self._uid, now_ms)
         return self._said
+
+    def _cycle(self) -> int:
+        return int(time.monotonic() / CYCLE_SECONDS)
+
+    def _next_cycle(self) -> None:
+        self._timer = None
+        self._wanted = bool(self._model.pending)
+        self.wake()
 
     def dropped(self) -> None:
         # The planner says a reason once; one that was not published is said again with the next slice.

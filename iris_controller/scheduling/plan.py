@@ -123,6 +123,7 @@ class Planner:
             workers: set[str] = set(model.workers)
             jobs: set[str] = set(model.pending)
             users: set[str] = set()
+            self._cycle.begin(cycle, dropped=False)
         else:
             workers = model.unplanned_workers.union(self._charged)
             jobs = model.unplanned_jobs.union(self._taken, self._saying)

@@ -58,6 +58,8 @@ class Plan:
     done: bool = True
     size: int = 0
     """Tasks placed in all."""
+    resting: bool = False
+    """Whether jobs or workers have had their share of this cycle: ask again in the next."""
 
     def first(self) -> tuple[str, int] | None:
         """One of the tasks that it places; None when there is none."""

@@ -7,7 +7,7 @@ over all workers found nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from iris_controller.scheduling.snapshot import BUILDING_LIMIT
 from iris_core.model.quantities import format_cpu, format_size
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from iris_controller.state.budgets import Budget
 
 
+JOB_RESTS: Final = "waiting for the next cycle: as many tasks of this job as may be were placed in this one"
+
+
 def reason_for(shape: Shape, fleet: Fleet) -> str:
     """The first of these that holds: no workers, none healthy, constraints, size, setup slots, capacity."""
     if not fleet.attached:
@@ -28,7 +31,7 @@ def reason_for(shape: Shape, fleet: Fleet) -> str:
         return _none_usable(fleet)
     if not shape.group.members:
         return _no_match(shape, fleet)
-    return _too_small(shape) or _busy(shape)
+    return _too_small(shape) or _busy(shape, fleet)
 
 
 def over_budget(budget: Budget) -> str:
@@ -81,7 +84,9 @@ def _too_small(shape: Shape) -> str:
     return f"no worker has {_asked(shape)} together ({count})"
 
 
-def _busy(shape: Shape) -> str:
+def _busy(shape: Shape, fleet: Fleet) -> str:
+    if any(fleet.nodes[worker_id].resting for worker_id in shape.waits_for_slot):
+        return "waiting for the next cycle: workers with room were given as many tasks in this one as they may"
     if shape.waits_for_slot:
         return f"waiting for a setup slot: workers with room already set up {BUILDING_LIMIT} tasks each"
     return f"waiting for capacity: {_asked(shape)} free on none of {_workers(len(shape.group.members))}"

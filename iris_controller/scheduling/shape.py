@@ -77,11 +77,11 @@ class Shape:
         self.open = True
         """Whether something may fit; when not, `reason` says why."""
         self.reason = ""
-        self.reason_for: tuple[int, int, bool] | None = None
+        self.reason_for: tuple[int, int, int] | None = None
         self.untold: dict[Bucket, None] = {}
         """Buckets that have not been given `reason`."""
         self.waits_for_slot: set[str] = set()
-        """Workers with room for it that are setting up as many tasks as they may."""
+        """Workers with room for it that are setting up as many tasks as they may, or have had their share of the cycle."""
         self._tiers: dict[Tier, _TierSearch] = {}
         self._order: list[Tier] = []
 
@@ -204,12 +204,12 @@ class Shape:
         return found
 
     def fits(self, node: Node) -> bool:
-        """Whether one task goes onto the worker now; remembers one where only a setup slot is missing."""
+        """Whether one task goes onto the worker now; remembers one where only a setup slot, or the next cycle, is missing."""
         if self.cpu > node.cpu or self.memory > node.memory:
             return False
         if self.device is not None and not (self.devices <= node.devices and self.likes(node.device)):
             return False
-        if self.setup and node.building >= BUILDING_LIMIT:
+        if node.resting or (self.setup and node.building >= BUILDING_LIMIT):
             self.waits_for_slot.add(node.worker.worker_id)
             return False
         return True

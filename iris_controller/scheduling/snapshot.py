@@ -46,6 +46,7 @@ class Node:
         "kind",
         "memory",
         "order",
+        "resting",
         "tasks",
         "usable",
         "worker",
@@ -54,6 +55,8 @@ class Node:
 
     def __init__(self, worker: Worker, usage: Usage, order: int, kind: Kind) -> None:
         self.worker_id = worker.worker_id
+        self.resting = False
+        """It has been given as many tasks in this cycle as it may."""
         self.order = order
         """Position in the order in which workers were first seen."""
         self.become(worker, kind)

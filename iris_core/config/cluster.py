@@ -76,7 +76,15 @@ _WORKER: Final = frozenset(
 )
 _STORAGE: Final = frozenset({"local_state_dir", "remote_state_dir"})
 _CONTROLLER: Final = frozenset(
-    {"image", "checkpoint_interval_seconds", "max_active_tasks_per_user", *RETENTION_KEYS, *_PLATFORMS}
+    {
+        "image",
+        "checkpoint_interval_seconds",
+        "max_active_tasks_per_user",
+        "max_tasks_per_job_per_cycle",
+        "max_tasks_per_worker_per_cycle",
+        *RETENTION_KEYS,
+        *_PLATFORMS,
+    }
 )
 _AUTH: Final = frozenset(
     [
@@ -112,6 +120,10 @@ class ClusterConfig:
     controller_port: int = 0
     """0 = chosen at start."""
     max_active_tasks: int = 16_000
+    max_tasks_per_job_per_cycle: int = 0
+    """Most of one job that are placed in one second; 0 = unlimited."""
+    max_tasks_per_worker_per_cycle: int = 0
+    """Most that are placed on one worker in one second; 0 = unlimited."""
     """Unfinished tasks that one user may have."""
     checkpoint_interval_s: int = 0
     """Between checkpoints, 0 = hourly."""
@@ -253,6 +265,8 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
             if "max_active_tasks_per_user" in controller
             else 16_000
         ),
+        max_tasks_per_job_per_cycle=_cap(controller, "max_tasks_per_job_per_cycle"),
+        max_tasks_per_worker_per_cycle=_cap(controller, "max_tasks_per_worker_per_cycle"),
         checkpoint_interval_s=controller["checkpoint_interval_seconds"].whole(0, 7 * 86_400)
         if "checkpoint_interval_seconds" in controller
         else 0,
@@ -329,6 +343,10 @@ def _host(value: Value) -> str:
     if not host or "/" in host or any(character.isspace() for character in host):
         raise value.wrong(f"{shown(value.text())} is not an address")
     return host
+
+
+def _cap(section: Mapping[str, Value], key: str) -> int:
+    return section[key].whole(0, 1_000_000) if key in section else 0
 
 
 def _cidr(value: Value) -> str:
