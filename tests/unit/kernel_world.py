@@ -169,10 +169,11 @@ class World:
 
 def places_of(plan: Plan) -> list[tuple[str, int, str]]:
     """All that a slice places, as (job id, task index, worker id)."""
-    groups = (*plan.gangs, *plan.evictions)
+    together = [(gang.job_id, gang.places) for gang in plan.gangs]
+    together += [(eviction.job_id, eviction.places) for eviction in plan.evictions]
     return [
         *(assignment[:3] for assignment in plan.assignments),
-        *((group.job_id, *place) for group in groups for place in group.places),
+        *((job_id, *place) for job_id, places in together for place in places),
     ]
 
 
