@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from iris_controller.autoscaling.groups import GroupState
-from iris_controller.autoscaling.memory import is_busy
 from iris_controller.autoscaling.runner import Autoscaler
 from iris_controller.loop import Committed
 from iris_controller.state import availability, kernel
@@ -105,31 +104,14 @@ class AutoscalerWorld:
 
     async def _settle(self) -> None:
         self.world.plan()
-        self._place_gangs()
         self.queue.tell()
-
-    def _place_gangs(self) -> None:
-        """Gangs onto slices that are wholly free, without asking the planner."""
-        for job_id in self._gangs():
-            waiting = self.world.model.pending[job_id][::-1]
-            for row in self.world.model.slices.values():
-                if len(row.worker_ids) == len(waiting) and not is_busy(row, self.world.model):
-                    with self.world.batch() as o:
-                        places = [(i, w, self.world.uid()) for i, w in zip(waiting, row.worker_ids, strict=True)]
-                        if kernel.assign_gang(o, job_id, places, self.world.now_ms):
-                            break
-
-    def _gangs(self) -> list[str]:
-        jobs = self.world.model.jobs
-        return [job_id for job_id in self.world.model.pending if jobs[job_id].spec.group_by]
 
     async def _ask(self, address: str) -> bool:
         self.asked.append(address)
         return self.well(address)
 
     def _unplaced(self) -> Iterable[tuple[str, bool]]:
-        found = dict(self.world.planner.unplaced())
-        return (found | dict.fromkeys(self._gangs(), False)).items()
+        return self.world.planner.unplaced()
 
     def attach(self, spec: SliceSpec) -> None:
         """All workers of a slice attach and are healthy."""

@@ -13,6 +13,7 @@ import pytest
 from iris_controller.state.records import Charge
 from iris_controller.state.slices import GOING, Lifecycle
 from iris_core.contracts import MachinesFailed
+from iris_core.model.bands import PriorityBand
 from iris_core.model.resources import Device
 from iris_core.model.states import ACTIVE, JOB_TERMINAL, TERMINAL, TaskState, WorkerHealth
 from providers.fake.machines import Outcome, quota, stock_out
@@ -68,12 +69,14 @@ class Simulation:
     def submit(self) -> None:
         self.jobs += 1
         name = f"/u/j{self.jobs}"
+        band = self.random.choice((PriorityBand.PRODUCTION, PriorityBand.INTERACTIVE, PriorityBand.BATCH))
         if self.random.random() < 0.4:
             variant, size = self.random.choice(GANGS)
-            spec = job_spec(1, device=Device("tpu", variant, 4), group_by="tpu-name", max_retries_preemption=10_000)
+            device = Device("tpu", variant, 4)
+            spec = job_spec(1, device=device, group_by="tpu-name", max_retries_preemption=10_000, band=band)
             self.w.world.submit(name, tasks=size, spec=spec)
         else:
-            spec = job_spec(self.random.choice((0.5, 1, 3, 4)), max_retries_preemption=10_000)
+            spec = job_spec(self.random.choice((0.5, 1, 3, 4)), max_retries_preemption=10_000, band=band)
             self.w.world.submit(name, tasks=self.random.randint(1, 8), spec=spec)
 
     def provider(self) -> None:
