@@ -24,6 +24,7 @@ from iris_controller.state.model import Changes, Model, Usage
 from iris_controller.state.observed import FailureKind, Observed
 from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import Attempt, Charge, ChildrenPolicy, Task
+from iris_controller.state.retention import EndedTree, prune_jobs, prune_worker
 from iris_controller.state.submit import NewJob, Refused, admit
 from iris_controller.store import encode
 from iris_controller.store.database import migrate
@@ -149,7 +150,7 @@ class Simulation:
         kinds = (
             self._submit, self._submit, self._tick, self._tick, self._observe, self._observe, self._observe, self._lie,
             self._lie, self._cancel, self._complete, self._expire, self._time_out, self._lose, self._hello, self._return,
-            self._kick, self._place, self._place, self._place,
+            self._kick, self._place, self._place, self._place, self._prune,
         )  # fmt: skip
         return kinds[op % len(kinds)](o, a, b)
 
@@ -292,6 +293,19 @@ class Simulation:
         if worker is not None:
             o.set_worker(worker, placeable=b % 4 != 0, attached=True)
 
+    def _prune(self, o: Overlay, a: int, b: int) -> None:
+        """A finished tree goes, or a worker that is lost for good; what is not over stays."""
+        job = o.job(NAMES[a % 3])
+        if job is not None:
+            over = prune_jobs(o, [EndedTree(job.job_id, job.submitted_at_ms - (b % 5 == 0), job.num_tasks)])
+            assert bool(over) == (o.job(job.job_id) is None)
+            assert not over or job.state in JOB_TERMINAL
+        worker = o.worker(WORKERS[b % 3])
+        if worker is not None and not worker.attached:
+            o.set_worker(worker, health=WorkerHealth.DEAD)
+            empty = not any(True for _ in o.attempts_on(worker.worker_id))
+            assert prune_worker(o, worker.worker_id) == empty
+
     def _check_desired(self, changes: Changes) -> None:
         for worker_id in changes.dispatch:
             wanted = {d.uid: d for d in desired_for(self.world.model, worker_id)}
@@ -324,7 +338,7 @@ class Simulation:
             assert job.state in JOB_TERMINAL or world.model.pending[job_id]
 
 
-ops = st.tuples(st.integers(0, 19), st.integers(0, 10**4), st.integers(0, 10**4))
+ops = st.tuples(st.integers(0, 20), st.integers(0, 10**4), st.integers(0, 10**4))
 histories = st.lists(st.tuples(st.sampled_from([True, True, True, False]), st.lists(ops, max_size=6)), max_size=25)
 
 
@@ -337,7 +351,7 @@ def test_no_history_breaks_an_invariant(batches: list[tuple[bool, list[tuple[int
 SEEDS = 2_000 if os.environ.get("IRIS_SOAK") == "1" else 60
 
 
-WEIGHTS = {0: 6, 2: 8, 4: 12, 7: 2, 9: 1, 10: 1, 11: 1, 12: 1, 13: 1, 14: 1, 15: 4, 16: 8, 17: 8}
+WEIGHTS = {0: 6, 2: 8, 4: 12, 7: 2, 9: 1, 10: 1, 11: 1, 12: 1, 13: 1, 14: 1, 15: 4, 16: 8, 17: 8, 20: 2}
 """How often each kind of operation comes in a long history: mostly work, seldom ends."""
 
 
