@@ -159,7 +159,6 @@ class Worker:
             server, self._health_port = await health.serve(config.health_port, self._health)
         except OSError as error:
             raise CannotRun(f"cannot listen on 127.0.0.1:{config.health_port}: {reason(error)}") from None
-        self._record_itself()
         audit(
             "worker_started", config.worker_id, "process", boot=self.boot_id, pid=os.getpid(),
             enforcement=self._enforcement, left=len(left),
@@ -167,6 +166,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._signalled)
+        self._record_itself()
         self._attachment = attach.Attachment(
             config.controller,
             config.token_file,

@@ -92,6 +92,7 @@ class LocalMachines:
         self._slices: dict[str, LocalSlice] = {}
         self._lock = threading.Lock()
         self._changed = asyncio.Event()
+        self._stopped = False
 
     # What blocks, each under the lock and off the loop ----------------------------------------------------------
 
@@ -145,7 +146,7 @@ class LocalMachines:
         """One look at every machine. Returns whether something is starting or ending."""
         busy = False
         with self._lock:
-            for item in list(self._slices.values()):
+            for item in [] if self._stopped else list(self._slices.values()):
                 try:
                     busy = self._tend(item) or busy
                 except OSError as error:
@@ -182,6 +183,8 @@ class LocalMachines:
             made = self._slices.get(spec.slice_id)
             if made is not None:
                 return made.info()
+            if self._stopped:
+                raise MachinesFailed("the machines of this computer end with its controller")
             return self._make(spec, time.time_ns() // 1_000_000).info()
 
     def _make(self, spec: SliceSpec, created_at_ms: int) -> LocalSlice:
@@ -240,6 +243,7 @@ class LocalMachines:
         ended.
         """
         with self._lock:
+            self._stopped = True
             left = {vm.worker_id: vm for item in self._slices.values() for vm in item.vms}
             cut = []
             deadline = time.monotonic() + grace_s

@@ -272,3 +272,6 @@ def test_the_machines_are_told_to_hurry(tmp_path: Path) -> None:
     worker.signal(signal.SIGSTOP)
     assert machines.stop(0.2) == ["tpu-0a1b2c3d-w-0"]
     assert not worker.alive
+    with pytest.raises(MachinesFailed, match="end with its controller"):
+        asyncio.run(machines.create(replace(SPEC, slice_id="tpu-late")))
+    assert not (tmp_path / "slices" / "tpu-late.json").exists()
