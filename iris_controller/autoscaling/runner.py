@@ -214,16 +214,15 @@ class Autoscaler:
         """Asks the workers of ready slices that have no stream; a worker that has one is reachable by that."""
         addresses: dict[str, str] = {}
         for row in self._model.slices.values():
-            info = self.sights.infos.get(row.slice_id)
-            if row.lifecycle is not Lifecycle.READY or row.manual or info is None:
+            if row.lifecycle is not Lifecycle.READY or row.manual:
                 continue
-            at = {vm.worker_id: vm.address for vm in info.vms}
             for worker_id in row.worker_ids:
                 worker = self._model.workers.get(worker_id)
-                address = (worker.address if worker is not None else "") or at.get(worker_id, "")
                 if worker is not None and worker.attached:
                     self.sights.failed_probes.pop(worker_id, None)
-                elif address and self.machines.reachable(address):
+                    continue
+                address = self.sights.address(row.slice_id, worker_id) or (worker.address if worker is not None else "")
+                if address and self.machines.reachable(address):
                     addresses[worker_id] = address
         for worker_id, well in (await probe(addresses, self._ask)).items():
             failed = self.sights.failed_probes

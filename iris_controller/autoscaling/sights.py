@@ -63,6 +63,11 @@ class Sights:
             for slice_id in [key for key in kept if key not in rows]:
                 del kept[slice_id]
 
+    def address(self, slice_id: str, worker_id: str) -> str:
+        """Where the provider says that a worker's machine is, "" = it does not."""
+        info = self.infos.get(slice_id)
+        return next((vm.address for vm in info.vms if vm.worker_id == worker_id), "") if info is not None else ""
+
     def unremarkable(self, row: Slice, model: Model) -> bool:
         """Whether the slice is ready, listed as such and all its workers are healthy: nothing can become of it now."""
         info = self.infos.get(row.slice_id)

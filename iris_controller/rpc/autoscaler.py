@@ -6,6 +6,8 @@ asks, and never wait for a deletion: it is decided here and carried out by the a
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from iris_controller.autoscaling.hands import within
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 LOG_LINES: Final = 200
 MOST_LOG_LINES: Final = 10_000
 LOGS_S: Final = 20.0
+LARGE: Final = 200
+"""Slices from which on telling of them would hold up the loop."""
 
 
 class AutoscalerService:
@@ -73,7 +77,12 @@ class AutoscalerService:
         if self.scaler is None:
             answer.detail = self._none()
         else:
-            fill(answer, self.scaler, self._model, self._loop.now_ms())
+            scaler, rows = self.scaler, list(self._model.slices.values())
+            tell = partial(fill, answer, scaler, self._model, scaler.states(), rows, self._loop.now_ms())
+            if len(rows) > LARGE:
+                await asyncio.to_thread(tell)
+            else:
+                tell()
         return answer
 
     def _none(self) -> str:

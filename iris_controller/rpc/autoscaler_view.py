@@ -14,6 +14,8 @@ from iris_core.wire.convert import band_to_wire, resources_to_wire
 from iris_core.wire.gen.iris.v1 import autoscaler_pb2 as pb
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from iris_controller.autoscaling.demand import Demand
     from iris_controller.autoscaling.groups import GroupState
     from iris_controller.autoscaling.runner import Autoscaler
@@ -25,17 +27,27 @@ ENTRIES: Final = 500
 """So many entries of the latest routing are told, the most important ones."""
 
 
-def fill(answer: pb.GetAutoscalerStatusResponse, scaler: Autoscaler, model: Model, now_ms: int) -> None:
-    """The whole status, as of the latest evaluation where it is a decision, and as of now where it is a state."""
+def fill(
+    answer: pb.GetAutoscalerStatusResponse,
+    scaler: Autoscaler,
+    model: Model,
+    states: Sequence[GroupState],
+    slices: Sequence[Slice],
+    now_ms: int,
+) -> None:
+    """The whole status, as of the latest evaluation where it is a decision, and as of now where it is a state.
+
+    May run beside the loop: it goes through nothing but what it was given, and looks the rest up one by one.
+    """
     last = scaler.last
     answer.enabled = True
     answer.detail = scaler.problem
     answer.last_evaluation_ms = last.at_ms
     answer.current_demand = sum(demand.count for demand in last.demands)
     by_group: dict[str, list[Slice]] = {}
-    for row in model.slices.values():
+    for row in slices:
         by_group.setdefault(row.scale_group, []).append(row)
-    for state in scaler.states():
+    for state in states:
         rows = sorted(by_group.get(state.name, ()), key=lambda row: (row.created_at_ms, row.slice_id))
         answer.groups.append(_group(scaler, state, rows, model, now_ms))
     answer.recent_actions.extend(
