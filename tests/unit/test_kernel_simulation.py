@@ -351,7 +351,7 @@ def test_no_history_breaks_an_invariant(batches: list[tuple[bool, list[tuple[int
 SEEDS = 2_000 if os.environ.get("IRIS_SOAK") == "1" else 60
 
 
-WEIGHTS = {0: 6, 2: 8, 4: 12, 7: 2, 9: 1, 10: 1, 11: 1, 12: 1, 13: 1, 14: 1, 15: 4, 16: 8, 17: 8, 20: 2}
+WEIGHTS = {0: 6, 2: 8, 4: 12, 7: 2, 9: 1, 10: 1, 11: 1, 12: 1, 13: 1, 14: 1, 15: 4, 16: 8, 17: 8, 20: 1}
 """How often each kind of operation comes in a long history: mostly work, seldom ends."""
 
 
@@ -372,8 +372,13 @@ def long_history(seed: int) -> list[tuple[bool, list[tuple[int, int, int]]]]:
 
 
 def test_long_histories_break_no_invariant_and_reach_every_kind_of_end() -> None:
+    wanted = {(state, charge) for state, charges in CHARGES.items() for charge in charges} | {
+        "cosched_failed", "cosched_requeued", "operator_failed", "preempted", "timeout", "worker_lost",
+    }  # fmt: skip
     reached: set[object] = set()
-    for seed in range(SEEDS):
+    for seed in range(8 * SEEDS):
+        if seed >= SEEDS and wanted <= reached:
+            break
         stored = Stored()
         try:
             stored.run([(True, [(14, i, 255) for i in range(3)]), *long_history(seed)])
@@ -385,8 +390,7 @@ def test_long_histories_break_no_invariant_and_reach_every_kind_of_end() -> None
             stored.database.close()
         reached.update((attempt.state, attempt.charge) for attempt in stored.ledger.attempts.values())
         reached.update(attempt.terminal_reason for attempt in stored.ledger.attempts.values())
-    assert {(state, charge) for state, charges in CHARGES.items() for charge in charges} <= reached
-    assert {"cosched_failed", "cosched_requeued", "operator_failed", "preempted", "timeout", "worker_lost"} <= reached
+    assert wanted <= reached, wanted - reached
 
 
 def freeze(world: World) -> Any:
