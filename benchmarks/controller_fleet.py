@@ -126,12 +126,13 @@ class Lag:
         return found[int(len(found) * 0.99)], found[-1]
 
 
-async def read(hub: WatchHub, seen: list[int]) -> None:
+async def read(hub: WatchHub, seen: list[int], first: asyncio.Event) -> None:
     """A watcher of everything that waits."""
     request = controller_pb2.WatchRequest()
     request.selectors.add(id="pending", kind=controller_pb2.WATCH_KIND_JOBS, filter="state=pending")
     async for message in hub.watch(request, None):
         seen.append(message.ByteSize())
+        first.set()
 
 
 async def measure(folder: Path) -> dict[str, float]:
@@ -155,9 +156,9 @@ async def measure(folder: Path) -> dict[str, float]:
     gc.freeze()
     figures: dict[str, float] = {"rss_waiting_mb": psutil.Process().memory_info().rss / 2**20}
     seen: list[int] = []
-    watcher = asyncio.ensure_future(read(hub, seen))
-    while not seen:
-        await asyncio.sleep(0.01)
+    first = asyncio.Event()
+    watcher = asyncio.ensure_future(read(hub, seen, first))
+    await first.wait()
     figures["shapes"] = len({(j.spec.resources, j.spec.constraints, j.spec.has_setup) for j in model.jobs.values()})
 
     ticks: list[tuple[float, int]] = []

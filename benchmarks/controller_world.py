@@ -9,6 +9,8 @@ from __future__ import annotations
 import itertools
 import tempfile
 import time
+from collections import defaultdict
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +31,7 @@ from iris_core.model.states import TaskState, WorkerHealth
 from iris_core.wire.gen.iris.v1 import controller_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 REGIONS = 5
 FULL_TABLE = 200_000
@@ -43,6 +45,8 @@ class World:
         self.model = Model()
         self.planner = Planner()
         self.now_ms = 1_700_000_000_000
+        self.cpu_s: defaultdict[str, float] = defaultdict(float)
+        """Processor time by part of a tick; whoever reads it empties it."""
         self._folder = tempfile.TemporaryDirectory(prefix="iris-bench-")
         self._database = open_writer(Path(self._folder.name) / "controller.sqlite3")
         migrate(self._database, self.now_ms)
@@ -71,13 +75,24 @@ class World:
     def batch(self, plan: Callable[[Overlay], object]) -> None:
         """Plans, commits and applies one batch."""
         o = Overlay(self.model)
-        plan(o)
-        kernel.settle(o, self.now_ms)
-        self._database.execute("BEGIN IMMEDIATE")
-        for sql, values in encode.statements(o, self.now_ms, None):
-            self._database.execute(sql, values)
-        self._database.execute("COMMIT")
-        self.model.apply(o)
+        with self._spending("kernel"):
+            plan(o)
+            kernel.settle(o, self.now_ms)
+        with self._spending("encoding"):
+            statements = encode.statements(o, self.now_ms, None)
+        with self._spending("SQLite"):
+            self._database.execute("BEGIN IMMEDIATE")
+            for sql, values in statements:
+                self._database.execute(sql, values)
+            self._database.execute("COMMIT")
+        with self._spending("applying"):
+            self.model.apply(o)
+
+    @contextmanager
+    def _spending(self, part: str) -> Iterator[None]:
+        began = time.process_time()
+        yield
+        self.cpu_s[part] += time.process_time() - began
 
     def submit(self, tasks: int, *constraints: str) -> str:
         """One job of `tasks` tasks of one core. Returns its id."""
@@ -115,7 +130,8 @@ class World:
         """Places all that fits, slice after slice, each durable. Returns how many."""
         placed = 0
         while True:
-            plan = self.planner.plan(self.model)
+            with self._spending("planning"):
+                plan = self.planner.plan(self.model)
             placed += plan.size
             if plan.size:
                 self.batch(lambda o, plan=plan: self.assign(o, plan))  # type: ignore[misc]

@@ -28,12 +28,16 @@ MANY = 100_000
 def run(report: Report) -> None:
     ours, floor = World(WORKERS, PER_WORKER, FULL_TABLE), Floor(WORKERS, PER_WORKER, REGIONS, FULL_TABLE)
 
+    parts: list[dict[str, float]] = []
+
     def tick() -> Sample:
         for number in range(JOBS):
             ours.submit(PENDING // JOBS, f"region=r{number % REGIONS}", f"region!=x{number % 2}")
         placed: list[int] = []
+        ours.cpu_s.clear()
         sample = timed(lambda: placed.append(ours.tick()))
         assert placed == [PENDING]
+        parts.append(dict(ours.cpu_s))
         ours.observe_all(TaskState.SUCCEEDED)
         return sample
 
@@ -52,6 +56,9 @@ def run(report: Report) -> None:
         Side("the same in plain SQLite with integer keys", theirs),
         at_most=5,
     )
+    for part in parts[0]:
+        each = median(spent[part] for spent in parts[1:]) * 1000
+        report.absolute("T13", f"of its CPU, {part}", each, "ms")
     ours.close()
     floor.close()
     _slices(report)
