@@ -85,7 +85,7 @@ class Keeper:
             return [self._put_unknown(o, info, now_ms) for info in found if o.slice(info.slice_id) is None]
 
         for row in await self._loop.post("adopt slices", plan):
-            self._sights.keep(self._model.slices, self._clock.monotonic())
+            self._sights.know(row.slice_id, self._clock.monotonic())
             self._actions.say("adopted", row.slice_id, row.scale_group, "completed", "the provider has it")
 
     def _put_unknown(self, o: Overlay, info: SliceInfo, now_ms: int) -> Slice:

@@ -307,7 +307,7 @@ class Autoscaler:
 
         self._keeper.made_at[spec.slice_id] = self._clock.monotonic()
         await self._loop.post("slice asked for", plan)
-        self.sights.keep(self._model.slices, self._clock.monotonic())
+        self.sights.know(spec.slice_id, self._clock.monotonic())
         if not manual:
             self.memory.of(spec.scale_group, self._clock.monotonic()).quota_until = 0.0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from iris_controller.autoscaling.lifecycle import Sight, WorkerSight
-from iris_controller.state.slices import Lifecycle
+from iris_controller.state.slices import GOING, Lifecycle
 from iris_core.contracts import SliceState
 from iris_core.model.states import WorkerHealth
 
@@ -55,13 +55,18 @@ class Sights:
 
     def keep(self, rows: Mapping[str, Slice], now: float) -> None:
         """Begins the clocks of new slices, and forgets those that are gone."""
-        for slice_id, row in rows.items():
-            self._known.setdefault(slice_id, now)
-            if row.lifecycle in (Lifecycle.DRAINING, Lifecycle.FAILED):
-                self._going.setdefault(slice_id, now)
+        for slice_id in rows.keys() - self._known.keys():
+            self._known[slice_id] = now
+        for row in rows.values():
+            if row.lifecycle in GOING:
+                self._going.setdefault(row.slice_id, now)
         for kept in (self._known, self._misses, self._unknown, self._running, self._going, self._quiet):
-            for slice_id in [key for key in kept if key not in rows]:
+            for slice_id in kept.keys() - rows.keys():
                 del kept[slice_id]
+
+    def know(self, slice_id: str, now: float) -> None:
+        """Begins the clock of one new slice."""
+        self._known.setdefault(slice_id, now)
 
     def address(self, slice_id: str, worker_id: str) -> str:
         """Where the provider says that a worker's machine is, "" = it does not."""
