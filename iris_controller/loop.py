@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from iris_controller.audit import audit
+from iris_controller.quiet import Repeats
 from iris_controller.rpc.errors import RpcError, unavailable
 from iris_controller.state import kernel
 from iris_controller.state.model import Changes, Model
-from iris_controller.state.overlay import Overlay
+from iris_controller.state.overlay import AuditEvent, Overlay
 from iris_controller.store import encode
 from iris_controller.store.writer import CommitFailed, Statement
 
@@ -131,6 +132,7 @@ class ControllerLoop:
         """Monotonic; no slice before."""
         self._failed_in_a_row = 0
         self._committed = asyncio.Condition()
+        self._repeats = Repeats()
 
     def on_commit(self, listener: Callable[[Committed], None]) -> None:
         self._listeners.append(listener)
@@ -385,7 +387,7 @@ class ControllerLoop:
             self.model.reasons[job_id] = reason
             changed_reasons.add(job_id)
         for event in overlay.audit:
-            audit(event.action, event.entity, event.trigger, **event.values)
+            self._write_down(event)
         self.stats.batches += 1
         self.stats.commands += len(commands)
         self._ticker.noticed(changes)
@@ -404,6 +406,16 @@ class ControllerLoop:
                 command.done.set_exception(command.refused)
             else:
                 command.done.set_result(command.result)
+
+    def _write_down(self, event: AuditEvent) -> None:
+        values = event.values
+        if event.often:
+            left_out = self._repeats.take((event.action, event.entity))
+            if left_out is None:
+                return
+            if left_out:
+                values = {**values, "left_out": left_out}
+        audit(event.action, event.entity, event.trigger, **values)
 
     async def _announce(self) -> None:
         async with self._committed:

@@ -180,8 +180,8 @@ class WorkerSessions:
         )
         o.workers[worker.worker_id] = worker
         availability.mark(o, worker.worker_id, known)
-        action = "worker_registered" if changed_boot else "worker_attached"
-        o.note(action, worker.worker_id, "worker", boot_id=worker.boot_id, address=worker.address, holding=len(held))
+        note, action = (o.note, "worker_registered") if changed_boot else (o.note_often, "worker_attached")
+        note(action, worker.worker_id, "worker", boot_id=worker.boot_id, address=worker.address, holding=len(held))
         if changed_boot and known is not None:
             kernel.attempts_missing(o, worker.worker_id, set(held), now_ms)
         self._observe(o, worker.worker_id, list(held.values()), now_ms)
@@ -339,9 +339,9 @@ class WorkerSessions:
             o.note("worker_stopping", worker_id, "worker")
         elif worker.health is not health:
             if health is WorkerHealth.DEGRADED and worker.health is WorkerHealth.HEALTHY:
-                o.note("reconcile_rpc_failed", worker_id, "controller", reason=reason)
+                o.note_often("reconcile_rpc_failed", worker_id, "controller", reason=reason)
             elif health is WorkerHealth.HEALTHY:
-                o.note("worker_healthy", worker_id, "controller")
+                o.note_often("worker_healthy", worker_id, "controller")
         o.set_worker(
             worker,
             health=health,

@@ -27,6 +27,8 @@ class AuditEvent:
     entity: str
     trigger: str
     values: dict[str, Any] = field(default_factory=dict)
+    often: bool = False
+    """It may come again and again without anybody's doing: of one action and entity a line a minute is enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,3 +297,7 @@ class Overlay:
     def note(self, action: str, entity: str, trigger: str, **values: Any) -> None:
         """Writes an audit line once this batch is committed."""
         self.audit.append(AuditEvent(action, entity, trigger, values))
+
+    def note_often(self, action: str, entity: str, trigger: str, **values: Any) -> None:
+        """Like `note`, for what tells how things stand and may change back and forth all day."""
+        self.audit.append(AuditEvent(action, entity, trigger, values, often=True))

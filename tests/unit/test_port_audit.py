@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iris_controller.audit import audit, format_line
-from iris_controller.quiet import QuietLog
+from iris_controller.quiet import QuietLog, Repeats
 
 FIELD = re.compile(r'(?:^| )([a-z][a-z0-9_]*)=("(?:[^"\\]|\\.)*"|[^ "=]+)')
 
@@ -105,3 +105,27 @@ def test_a_quiet_log_counts_what_it_leaves_out(caplog: pytest.LogCaptureFixture)
         "refused 5 (4 more like it since the last such line)",
         "refused 6",
     ]
+
+
+def test_what_repeats_is_said_once_a_minute_with_what_was_left_out() -> None:
+    now = [0.0]
+    repeats = Repeats(60.0, lambda: now[0])
+    assert [repeats.take(("worker_attached", "w1")) for _ in range(4)] == [0, None, None, None]
+    assert repeats.take(("worker_attached", "w2")) == 0, "each worker has its own"
+    assert repeats.take(("worker_healthy", "w1")) == 0, "and so has each kind"
+    now[0] += 59.9
+    assert repeats.take(("worker_attached", "w1")) is None
+    now[0] += 0.2
+    assert repeats.take(("worker_attached", "w1")) == 4
+    now[0] += 61
+    assert repeats.take(("worker_attached", "w1")) == 0
+
+
+def test_what_repeats_is_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Repeats, "KEPT", 10)
+    now = [0.0]
+    repeats = Repeats(60.0, lambda: now[0])
+    for number in range(200):
+        now[0] += 10
+        assert repeats.take(number) == 0
+    assert len(repeats._said) <= 10
