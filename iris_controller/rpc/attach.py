@@ -225,12 +225,12 @@ class WorkerSessions:
         for observation in observations:
             if observation.state in TERMINAL_NUMBERS:
                 session.zombies.discard(observation.attempt_uid)
+                session.over.add(observation.attempt_uid)
         if observations:
             seq = max(o.seq for o in observations)
             worker_id = session.worker_id
             done = self._loop.post("observe", lambda o, now: self._observe(o, worker_id, observations, now))
-            ack = worker_pb2.AttachResponse(ack=worker_pb2.ObservationAck(seq=seq))
-            done.add_done_callback(lambda f: None if f.cancelled() or f.exception() else session.send(ack))
+            done.add_done_callback(lambda f: None if f.cancelled() or f.exception() else session.ack(seq))
         self._assess(session.worker_id)
 
     # Down ---------------------------------------------------------------------------------------------------
@@ -244,11 +244,14 @@ class WorkerSessions:
                 yield message
             if session.closed:
                 return
+            desired = None
             if session.desired_dirty:
                 session.desired_dirty = False
                 desired = await self._desired.of(session)
-                if desired is not None:
-                    yield worker_pb2.AttachResponse(desired=desired)
+            if (desired is not None or session.ack_late) and (ack := session.due_ack()) is not None:
+                yield ack
+            if desired is not None:
+                yield worker_pb2.AttachResponse(desired=desired)
 
     def _committed(self, batch: Committed) -> None:
         for worker_id in batch.changes.dispatch:

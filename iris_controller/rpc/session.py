@@ -26,6 +26,10 @@ log = logging.getLogger("iris.workers")
 SPEC_BYTES = 8 << 20
 """So many bytes of specs go into one desired set; what is over follows in the next."""
 SPEC_RETRY_S = 1.0
+GATHER_S = 0.05
+"""What an attached worker need not know at once (that an observation is stored) waits so long for something to go with."""
+TIDY_S = 0.5
+"""A set that only leaves out what the worker itself said is over waits so long for one that says more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,10 @@ class Dispatch:
     controller_boot_id: str
     cluster: str
     dead_after_s: float
+
+
+Shape = list[tuple[str, str, int]]
+"""Of a set: each attempt's uid, whether it is kept or stopped, and why."""
 
 
 class Session:
@@ -61,9 +69,18 @@ class Session:
         self.stopping = False
         """It was told to end."""
         self.held = {o.attempt_uid for o in hello.holding if o.state not in TERMINAL_NUMBERS}
-        self.sent_shape: list[tuple[str, str, int]] | None = None
+        self.sent_shape: Shape | None = None
         self.sent_specs: dict[str, str] = {}
         self.sent_runs: set[str] = set()
+        self.over: set[str] = set()
+        """What the worker said is over while its last set still had it."""
+        self._ack_due = 0
+        self._acked = 0
+        self.ack_late = False
+        """The acknowledgement has waited long enough."""
+        self._acking: asyncio.TimerHandle | None = None
+        self._tidying: asyncio.TimerHandle | None = None
+        self._tidy = False
         self.waiting: dict[int, asyncio.Future[worker_pb2.WorkerReply]] = {}
         self.closed = False
 
@@ -80,9 +97,55 @@ class Session:
         self.desired_dirty = True
         self.wake.set()
 
+    def ack(self, seq: int) -> None:
+        """Every observation up to `seq` is committed."""
+        self._ack_due = max(self._ack_due, seq)
+        if self._acking is None and not self.closed:
+            self._acking = asyncio.get_running_loop().call_later(GATHER_S, self._ack_now)
+
+    def _ack_now(self) -> None:
+        self._acking, self.ack_late = None, True
+        self.wake.set()
+
+    def due_ack(self) -> worker_pb2.AttachResponse | None:
+        """The acknowledgement that is to go out, if there is one."""
+        self.ack_late = False
+        if self._ack_due <= self._acked:
+            return None
+        self._acked = self._ack_due
+        return worker_pb2.AttachResponse(ack=worker_pb2.ObservationAck(seq=self._acked))
+
+    def news(self, shape: Shape) -> bool:
+        """Whether a set of this shape has to go out now. One that only leaves out what is over waits for company."""
+        if shape == self.sent_shape:
+            return False
+        if self.sent_shape is None or self._tidy:
+            return True
+        if shape != [entry for entry in self.sent_shape if entry[0] not in self.over]:
+            return True
+        if self._tidying is None and not self.closed:
+            self._tidying = asyncio.get_running_loop().call_later(TIDY_S, self._tidy_up)
+        return False
+
+    def _tidy_up(self) -> None:
+        self._tidying, self._tidy = None, True
+        self.dirty()
+
+    def told(self, shape: Shape, *, complete: bool) -> None:
+        """A set of this shape goes out; one that is not complete is followed by another."""
+        self.sent_shape = shape if complete else None
+        self.over.intersection_update(uid for uid, _, _ in shape)
+        self._tidy = False
+        if self._tidying is not None:
+            self._tidying.cancel()
+            self._tidying = None
+
     def close(self) -> None:
         self.closed = True
         self.wake.set()
+        for timer in (self._acking, self._tidying):
+            if timer is not None:
+                timer.cancel()
         for future in self.waiting.values():
             if not future.done():
                 future.set_exception(unavailable(f"worker {self.worker_id} went away", code="worker_gone"))
@@ -101,7 +164,7 @@ class DesiredSets:
         message = worker_pb2.DesiredSet(generation=session.generation + 1)
         wanted = desired_for(self._model, session.worker_id)
         shape = [(want.uid, "stop" if want.want == "stop" else "keep", int(want.stop_reason)) for want in wanted]
-        if shape == session.sent_shape:
+        if not session.news(shape):
             return None
         complete = True
         live_specs: set[str] = set()
@@ -131,7 +194,7 @@ class DesiredSets:
                 entry.keep = True
             message.attempts.append(entry)
         session.generation += 1
-        session.sent_shape = shape if complete else None
+        session.told(shape, complete=complete)
         session.sent_runs &= live
         for spec_id in [s for s in session.sent_specs if s not in live_specs]:
             del session.sent_specs[spec_id]

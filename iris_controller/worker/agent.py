@@ -27,8 +27,13 @@ _log = logging.getLogger("iris.worker")
 
 ZOMBIE_GRACE_S = 2.0
 """A zombie's successor may run already elsewhere: it gets less time than one that is asked to stop."""
+GATHER_S = 0.01
+"""A task that begins may be over in a moment: what is no end is told after this, together with whatever follows meanwhile."""
+APPLIED_S = 0.05
+"""Within this the controller learns that a set is in force, unless an observation says so before."""
 _REMEMBERED = 10_000
 _UID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_GOING_ON = frozenset({common_pb2.TASK_STATE_ASSIGNED, common_pb2.TASK_STATE_BUILDING, common_pb2.TASK_STATE_RUNNING})
 
 Observation = worker_pb2.Observation
 
@@ -55,6 +60,7 @@ class Agent:
         self._cleaned = asyncio.Event()
         self._cleaned.set()
         self._cleaning: asyncio.Queue[str] = asyncio.Queue()
+        self._waking: asyncio.TimerHandle | None = None
 
     def start(self, host: Host, lost: list[Observation]) -> None:
         """`lost` are ends that an earlier worker of this cache directory left to be told."""
@@ -95,8 +101,13 @@ class Agent:
                 _log.warning("attempt %s of %s is not wanted any more: ending it", uid, attempt.key)
                 self._zombies[uid] = desired.generation
                 attempt.stop(outcome.unwanted(), ZOMBIE_GRACE_S)
+        first = not self._generation
         self._generation = desired.generation
-        self.wake()
+        if first:
+            # The controller places nothing on this worker before it knows.
+            self.wake()
+        else:
+            self._wake_within(APPLIED_S)
 
     def _follow(self, want: worker_pb2.DesiredAttempt) -> None:
         uid = want.attempt_uid
@@ -146,6 +157,21 @@ class Agent:
         observation.seq = self._seq
         self._unacked[observation.attempt_uid] = observation
         self._unsent[observation.attempt_uid] = observation
+        if observation.state in _GOING_ON:
+            self._wake_within(GATHER_S)
+        else:
+            self.wake()
+
+    def _wake_within(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._waking is not None:
+            if self._waking.when() <= loop.time() + seconds:
+                return
+            self._waking.cancel()
+        self._waking = loop.call_later(seconds, self._woken)
+
+    def _woken(self) -> None:
+        self._waking = None
         self.wake()
 
     def holding(self) -> list[Observation]:
