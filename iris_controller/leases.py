@@ -7,12 +7,12 @@ Must never look at the wall clock.
 
 from __future__ import annotations
 
-import asyncio
-import heapq
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
+
+from iris_controller.deadlines import Deadlines
 
 if TYPE_CHECKING:
     from iris_controller.loop import Committed, ControllerLoop
@@ -25,38 +25,28 @@ class Leases:
 
     def __init__(self, loop: ControllerLoop, clock: Callable[[], float] = time.monotonic) -> None:
         self._loop = loop
-        self._clock = clock
-        self._ends: dict[str, float] = {}
-        """Monotonic, by endpoint id."""
-        self._heap: list[tuple[float, str]] = []
-        self._wake = asyncio.Event()
+        self._deadlines: Deadlines[str] = Deadlines(clock)
         for endpoint in loop.model.endpoints.by_id.values():
             self._arm(endpoint)
         loop.on_commit(self._committed)
 
+    def use_clock(self, clock: Callable[[], float]) -> None:
+        """Runs the leases that are armed from now on by another clock, in seconds."""
+        self._deadlines.clock = clock
+
     def expired(self, endpoint: Endpoint) -> bool:
-        ends = self._ends.get(endpoint.endpoint_id)
-        return ends is not None and ends <= self._clock()
+        return self._deadlines.passed(endpoint.endpoint_id)
 
     async def run(self) -> None:
         """Runs for ever."""
-        while True:
-            self._wake.clear()
-            self.fire()
-            wait = self._heap[0][0] - self._clock() if self._heap else None
-            try:
-                async with asyncio.timeout(wait):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+        await self._deadlines.run(self.fire)
 
     def fire(self) -> int:
         """Posts the end of every lease that is over. Returns how many."""
         fired = 0
-        while self._heap and self._heap[0][0] <= self._clock():
-            ends, endpoint_id = heapq.heappop(self._heap)
+        for endpoint_id in self._deadlines.due():
             endpoint = self._loop.model.endpoints.by_id.get(endpoint_id)
-            if endpoint is not None and self._ends.get(endpoint_id) == ends:
+            if endpoint is not None:
                 self._loop.post("endpoint lease", partial(_expire, endpoint))
                 fired += 1
         return fired
@@ -64,20 +54,15 @@ class Leases:
     def _committed(self, batch: Committed) -> None:
         for endpoint_id, endpoint in batch.changes.endpoints.items():
             if endpoint is None:
-                self._ends.pop(endpoint_id, None)
+                self._deadlines.disarm(endpoint_id)
             else:
                 self._arm(endpoint)
-        if len(self._heap) > 2 * len(self._ends) + 1_000:
-            self._heap = [(ends, endpoint_id) for endpoint_id, ends in self._ends.items()]
-            heapq.heapify(self._heap)
 
     def _arm(self, endpoint: Endpoint) -> None:
-        if not endpoint.lease_ms:
-            self._ends.pop(endpoint.endpoint_id, None)
-            return
-        ends = self._ends[endpoint.endpoint_id] = self._clock() + endpoint.lease_ms / 1000
-        heapq.heappush(self._heap, (ends, endpoint.endpoint_id))
-        self._wake.set()
+        if endpoint.lease_ms:
+            self._deadlines.arm(endpoint.endpoint_id, endpoint.lease_ms / 1000)
+        else:
+            self._deadlines.disarm(endpoint.endpoint_id)
 
 
 def _expire(endpoint: Endpoint, o: Overlay, now_ms: int) -> None:

@@ -6,12 +6,11 @@ clamp(deadline - now, 0, original), and from then on the wall clock has no say (
 
 from __future__ import annotations
 
-import asyncio
-import heapq
 import time
 from collections.abc import Callable
 from functools import partial
 
+from iris_controller.deadlines import Deadlines
 from iris_controller.loop import Committed, ControllerLoop
 from iris_controller.state import kernel
 from iris_controller.state.overlay import Overlay
@@ -27,11 +26,7 @@ class Timers:
 
     def __init__(self, loop: ControllerLoop, clock: Callable[[], float] = time.monotonic) -> None:
         self._loop = loop
-        self._clock = clock
-        self._heap: list[tuple[float, Name]] = []
-        self._armed: set[Name] = set()
-        """What in the heap still counts."""
-        self._wake = asyncio.Event()
+        self._deadlines: Deadlines[Name] = Deadlines(clock)
         now_ms = loop.now_ms()
         for job in loop.model.jobs.values():
             self._arm_job(job, now_ms)
@@ -42,7 +37,7 @@ class Timers:
     @property
     def waiting(self) -> int:
         """Entries held, of ended work too."""
-        return len(self._heap)
+        return self._deadlines.held
 
     def _committed(self, batch: Committed) -> None:
         jobs = self._loop.model.jobs
@@ -53,12 +48,9 @@ class Timers:
         for job_id in batch.changes.jobs:
             job = jobs.get(job_id)
             if job is not None and job.scheduling_deadline_ms is not None and job.state in JOB_TERMINAL:
-                self._armed.discard(("scheduling", job_id, job.submitted_at_ms))
+                self._deadlines.disarm(("scheduling", job_id, job.submitted_at_ms))
         for attempt in batch.changes.attempts.values():
             self._arm_attempt(attempt, batch.now_ms)
-        if len(self._heap) > 2 * len(self._armed) + 1_000:
-            self._heap = [entry for entry in self._heap if entry[1] in self._armed]
-            heapq.heapify(self._heap)
 
     def _arm_job(self, job: Job, now_ms: int) -> None:
         if job.scheduling_deadline_ms is None or job.scheduling_expired or job.state in JOB_TERMINAL:
@@ -70,7 +62,7 @@ class Timers:
     def _arm_attempt(self, attempt: Attempt, now_ms: int) -> None:
         name = ("execution", attempt.uid, 0)
         if attempt.started_at_ms is None or attempt.finished_at_ms is not None or attempt.state in TERMINAL:
-            self._armed.discard(name)
+            self._deadlines.disarm(name)
             return
         job = self._loop.model.jobs.get(attempt.job_id)
         if job is None or not job.spec.timeout_ms:
@@ -79,33 +71,18 @@ class Timers:
         self._arm(name, attempt.started_at_ms + original - now_ms, original)
 
     def _arm(self, name: Name, remaining_ms: int, original_ms: int) -> None:
-        if name in self._armed:
-            return
-        self._armed.add(name)
-        remaining = min(max(remaining_ms, 0), original_ms) / 1000
-        heapq.heappush(self._heap, (self._clock() + remaining, name))
-        self._wake.set()
+        if name not in self._deadlines:
+            self._deadlines.arm(name, min(max(remaining_ms, 0), original_ms) / 1000)
 
     async def run(self) -> None:
         """Runs for ever."""
-        while True:
-            self._wake.clear()
-            self.fire()
-            wait = self._heap[0][0] - self._clock() if self._heap else None
-            try:
-                async with asyncio.timeout(wait):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+        await self._deadlines.run(self.fire)
 
     def fire(self) -> int:
         """Posts everything that is due. Returns how much."""
         fired = 0
-        while self._heap and self._heap[0][0] <= self._clock():
-            name = heapq.heappop(self._heap)[1]
-            if name not in self._armed:
-                continue
-            self._armed.discard(name)
+        for name in self._deadlines.due():
+            self._deadlines.disarm(name)
             kind, key, incarnation = name
             if kind == "execution":
                 self._loop.post("execution timeout", partial(_time_out, key))

@@ -104,7 +104,7 @@ async def test_a_lease_that_is_not_renewed_ends_and_a_renewed_one_does_not(tmp_p
     async with running(tmp_path) as (r, _):
         now = [1000.0]
         leases = r.controller.leases
-        leases._clock = lambda: now[0]
+        leases.use_clock(lambda: now[0])
         kept = await register(r, "kept", task_id="/u/a/0", endpoint_id="kept", lease_ms=10_000)
         await register(r, "left", task_id="/u/a/0", endpoint_id="left", lease_ms=10_000)
         await register(r, "always", task_id="/u/a/0")
