@@ -18,6 +18,7 @@ from iris_controller.rpc.bundles import Bundles
 from iris_controller.rpc.cluster import About, ClusterService
 from iris_controller.rpc.endpoints import EndpointService
 from iris_controller.rpc.explain import ExplainService
+from iris_controller.rpc.feasibility import Feasibility
 from iris_controller.rpc.jobs import JobService
 from iris_controller.rpc.known_attributes import KnownAttributes
 from iris_controller.rpc.once import Once
@@ -94,6 +95,7 @@ class Services:
             self.bundles,
             once,
             KnownAttributes(loop, (group.worker_attributes() for group in config.scale_groups.values())),
+            Feasibility(loop.model, config.scale_groups.values()),
             config.max_active_tasks,
             revision_date(),
         )

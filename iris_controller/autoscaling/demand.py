@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from iris_controller.state.availability import Obtained
     from iris_controller.state.model import Model
-    from iris_controller.state.records import Job
+    from iris_controller.state.records import Job, JobSpec
     from iris_core.model.bands import PriorityBand
 
 
@@ -98,18 +98,26 @@ def demand_for(job: Job, count: int) -> Demand:
     return _demand(job, count, job.spec.band)
 
 
+def demand_of_spec(spec: JobSpec, tasks: int) -> Demand:
+    """What so many tasks of a job that is not there yet would ask for."""
+    return _asked(spec, "", tasks, tasks, spec.band)
+
+
 def _demand(job: Job, count: int, band: PriorityBand) -> Demand:
-    spec = job.spec
+    return _asked(job.spec, job.job_id, count, job.num_tasks, band)
+
+
+def _asked(spec: JobSpec, job_id: str, count: int, size: int, band: PriorityBand) -> Demand:
     device = spec.resources.device
     wants_device = device is not None and device.count > 0
     kept = [c for c in spec.constraints if wants_device or c.key != DEVICE_TYPE or "cpu" not in c.values]
     return Demand(
-        job_id=job.job_id,
+        job_id=job_id,
         count=count,
         resources=spec.resources,
         required=tuple(c for c in kept if c.mode is Mode.REQUIRED),
         preferred=tuple(c for c in kept if c.mode is Mode.PREFERRED),
         group_by=spec.group_by,
-        size=job.num_tasks,
+        size=size,
         band=band,
     )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from iris_controller.loop import ControllerLoop
     from iris_controller.rpc.bundles import Bundles
     from iris_controller.rpc.dispatch import Call, Router
+    from iris_controller.rpc.feasibility import Feasibility
     from iris_controller.rpc.known_attributes import KnownAttributes
     from iris_controller.state.records import Job
     from iris_controller.store.seal import Seal
@@ -55,6 +56,7 @@ class SubmitService:
         bundles: Bundles,
         once: Once,
         known: KnownAttributes,
+        feasibility: Feasibility,
         max_active_tasks: int = submit.MAX_ACTIVE_TASKS,
         build_date: str = "",
     ) -> None:
@@ -64,6 +66,7 @@ class SubmitService:
         self._bundles = bundles
         self._once = once
         self._known = known
+        self._feasibility = feasibility
         self._max_active_tasks = max_active_tasks
         self._build_date = build_date
         self._waits: dict[str, tuple[float, float]] = {}
@@ -82,7 +85,7 @@ class SubmitService:
         call.audit(entity=new.job_id, tasks=new.num_tasks, bundle=spec.bundle_id[:12])
         if request.system_reason:
             call.audit(system_reason=request.system_reason)
-        warnings = self._known.doubts(spec.constraints)
+        warnings = self._doubts(new)
 
         async def work() -> controller_pb2.LaunchJobResponse:
             while True:
@@ -115,7 +118,10 @@ class SubmitService:
             self._admit(overlay, self._loop.now_ms(), new, call, force=True)
             job = overlay.job(new.job_id)
         assert job is not None
-        return Rehearsal(outcome, job, self._known.doubts(new.spec.constraints))
+        return Rehearsal(outcome, job, self._doubts(new))
+
+    def _doubts(self, new: submit.NewJob) -> list[str]:
+        return self._known.doubts(new.spec.constraints) or self._feasibility.doubts(new.spec, new.num_tasks)
 
     def _checked(
         self, request: controller_pb2.LaunchJobRequest, call: Call
