@@ -35,7 +35,8 @@ class ChangeLog:
         return dict.fromkeys(self._entries[position - self._start :])
 
     def trim(self, most: int) -> None:
-        """Forgets everything once more than `most` entries are kept."""
+        """Forgets the older half once more than `most` entries are kept."""
         if len(self._entries) > most:
-            self._start += len(self._entries)
-            self._entries.clear()
+            gone = len(self._entries) // 2
+            self._start += gone
+            del self._entries[:gone]

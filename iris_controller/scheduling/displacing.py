@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from iris_controller.scheduling.changelog import ChangeLog
+    from iris_controller.scheduling.pausing import Budget
     from iris_controller.scheduling.shape import Shape
     from iris_controller.scheduling.snapshot import Node
     from iris_controller.scheduling.turns import Bucket
@@ -40,7 +41,7 @@ class Displacer:
 
     def begin(self, changed: Iterable[str], ranks: set[int]) -> None:
         """A slice begins: `changed` are the workers on which anything did since the last, `ranks` those of the bands that wait."""
-        self._now.gone.clear()
+        self._now.begin()
         self._tops = {}
         wanted = {rank for rank in ranks if self._occupants.any_below(rank)}
         if not wanted:
@@ -83,13 +84,16 @@ class Displacer:
         """Whether anything of a lower band is on a worker."""
         return self._occupants.any_below(band.rank())
 
-    def find(self, bucket: Bucket, taken: Mapping[str, int]) -> tuple[Bucket, Eviction] | None:
+    def find(self, bucket: Bucket, taken: Mapping[str, int], budget: Budget) -> tuple[Bucket, Eviction] | None:
         """An eviction for one task of the bucket, or for its gang, whose shape has found no room; None when none helps.
 
         Where only work is in the way that this bucket has to spare, the others that wait for the same are asked in their turn.
         `taken` tells how many tasks of a job this slice has placed. What is found counts as evicted from here on.
+
+        Raises:
+            OutOfBudget: asked again, it goes on where it was.
         """
-        found = self._for(bucket, taken)
+        found = self._for(bucket, taken, budget)
         if found is not None or not self._spares(bucket):
             return (bucket, found) if found is not None else None
         waiting = [each for line in bucket.line.shape.lines.values() for _, _, each in line.buckets if each.live]
@@ -100,29 +104,29 @@ class Displacer:
             if claim in asked:
                 continue
             asked.add(claim)
-            found = self._for(other, taken)
+            found = self._for(other, taken, budget)
             if found is not None:
                 return other, found
         return None
 
-    def _for(self, bucket: Bucket, taken: Mapping[str, int]) -> Eviction | None:
+    def _for(self, bucket: Bucket, taken: Mapping[str, int], budget: Budget) -> Eviction | None:
         job_id, shape, band = bucket.job_id, bucket.line.shape, bucket.line.lane.seat.band
         if not self.any_below(band):
             return None
         search = self._search(shape, self._claim(bucket))
         waiting = self._model.pending[job_id]
         if isinstance(search, GangVictims):
-            option = search.choose()
+            option = search.choose(self._nodes, self._now, budget)
             if option is None:
                 return None
             uids, places = option.victims, list(zip(reversed(waiting), option.workers, strict=True))
         else:
-            found = search.choose()
+            found = search.choose(self._nodes, self._now, budget)
             if found is None:
                 return None
             uids, places = found[1], [(waiting[-1 - taken.get(job_id, 0)], found[0])]
-        self._now.gone.update(uids)
         attempts = [self._model.attempts[uid] for uid in uids]
+        self._now.evict(attempts)
         return Eviction(job_id, places, band, [(a.job_id, a.task_index, a.uid) for a in attempts])
 
     def _claim(self, bucket: Bucket) -> Claim:
@@ -140,13 +144,15 @@ class Displacer:
         key = (shape, claim)
         search = self._searches.pop(key, None)
         changed = self._log.since(self._heard.get(key, -1))
-        if search is None or changed is None:
+        if search is None:
             search = GangVictims(shape.search, claim) if isinstance(shape, GangShape) else SoloVictims(shape, claim)
-            changed = dict.fromkeys(self._occupants.workers_below(claim.band.rank()))
-            changed.update(dict.fromkeys(self._occupants.ending))
+            changed = None
         self._searches[key] = search
         self._heard[key] = self._log.now
-        search.hear(changed, self._nodes, self._now)
+        if changed is None:
+            search.begin(self._occupants)
+        else:
+            search.hear(changed)
         if len(self._searches) > SEARCHES_KEPT:
             oldest = next(iter(self._searches))
             del self._searches[oldest], self._heard[oldest]

@@ -11,18 +11,22 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from iris_controller.scheduling.pausing import Budget, OutOfBudget
 from iris_controller.scheduling.reasons import reason_for
 from iris_controller.scheduling.shape import Shape, ShapeKey
 from iris_core.model.constraints import TPU_WORKER_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from iris_controller.scheduling.changelog import ChangeLog
     from iris_controller.scheduling.snapshot import Fleet, Group, Node
 
 GROUPS_NAMED: Final = 3
 """So many groups are named in a reason, the fullest first."""
+
+LOOKS: Final = 64
+"""So many workers are looked at between two looks at the budget."""
 
 STALE: Final = 1_000
 """So many entries of the heap may be out of date before it is made anew."""
@@ -57,6 +61,16 @@ class GroupFit:
     fitting: int
 
 
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """All groups: how many, the most workers of one, the most of one that are large enough, and those with most room by name."""
+
+    count: int
+    workers: int
+    able: int
+    fullest: tuple[GroupFit, ...]
+
+
 class GangSearch:
     """The groups of workers for gangs of one shape, one `group_by` and one number of members to be placed."""
 
@@ -66,28 +80,37 @@ class GangSearch:
         self.size = size
         self.kin: dict[Value, Kin] = {}
         self._value_of: dict[str, Value] = {}
+        self._unread: dict[str, None] = {}
         self._changed: dict[Value, None] = {}
         self._versions = 0
         self._heap: list[tuple[GroupRank, int, Value]] = []
 
-    def hear(self, changed: Iterable[str], nodes: Mapping[str, Node]) -> None:
-        """Takes in workers that came, went, or changed in any way. At first: all of them."""
-        for worker_id in changed:
-            node = nodes.get(worker_id)
-            value = self._shared(worker_id, node)
-            before = self._value_of.get(worker_id)
-            if before is not None and before != value:
-                self._leave(worker_id, before)
-            if value is None or node is None:
-                continue
-            kin = self.kin.get(value)
-            if kin is None:
-                kin = self.kin[value] = Kin(value)
-            self._value_of[worker_id] = value
-            kin.members[worker_id] = None
-            _put(kin.able, worker_id, could_hold(self.shape, node))
-            _put(kin.fitting, worker_id, self.shape.fits(node))
-            self._changed[value] = None
+    def hear(self, changed: Iterable[str]) -> None:
+        """Hears of workers that came, went, or changed in any way. At first: all of them."""
+        self._unread.update(dict.fromkeys(changed))
+
+    def _read(self, nodes: Mapping[str, Node], budget: Budget) -> None:
+        while self._unread:
+            worker_id = self._unread.popitem()[0]
+            self._look(worker_id, nodes.get(worker_id))
+            if not len(self._unread) % LOOKS and not budget():
+                raise OutOfBudget
+
+    def _look(self, worker_id: str, node: Node | None) -> None:
+        value = self._shared(worker_id, node)
+        before = self._value_of.get(worker_id)
+        if before is not None and before != value:
+            self._leave(worker_id, before)
+        if value is None or node is None:
+            return
+        kin = self.kin.get(value)
+        if kin is None:
+            kin = self.kin[value] = Kin(value)
+        self._value_of[worker_id] = value
+        kin.members[worker_id] = None
+        _put(kin.able, worker_id, could_hold(self.shape, node))
+        _put(kin.fitting, worker_id, self.shape.fits(node))
+        self._changed[value] = None
 
     def _shared(self, worker_id: str, node: Node | None) -> Value | None:
         if node is None or worker_id not in self.shape.group.members:
@@ -113,12 +136,16 @@ class GangSearch:
         """The group a worker is in; None when it has no part in this search."""
         return self._value_of.get(worker_id)
 
-    def choose(self, nodes: Mapping[str, Node]) -> tuple[Value, list[str]] | None:
+    def choose(self, nodes: Mapping[str, Node], budget: Budget) -> tuple[Value, list[str]] | None:
         """The group that takes the gang and the workers in the order of the tasks, or None when no group has room for all.
 
         The group whose workers meet the most preferred constraints together wins; among equals the one that is left with the fewest
         free workers. The caller charges the workers and says so with `hear` before it asks again.
+
+        Raises:
+            OutOfBudget: asked again, it goes on where it was.
         """
+        self._read(nodes, budget)
         for value in self._changed:
             kin = self.kin.get(value)
             if kin is not None:
@@ -154,10 +181,16 @@ class GangSearch:
             sort_key(kin.value),
         )
 
-    def groups(self) -> list[GroupFit]:
-        """All groups, those with the most room first."""
-        found = [GroupFit(k.value, len(k.members), len(k.able), len(k.fitting)) for k in self.kin.values()]
-        return sorted(found, key=lambda g: (-g.fitting, -g.able, -g.workers, sort_key(g.value)))
+    def summary(self) -> GroupSummary:
+        """What there is to say of all groups."""
+        groups = self.kin.values()
+        fullest = heapq.nsmallest(GROUPS_NAMED, groups, key=_fullest_first)
+        return GroupSummary(
+            len(groups),
+            max((len(kin.members) for kin in groups), default=0),
+            max((len(kin.able) for kin in groups), default=0),
+            tuple(GroupFit(k.value, len(k.members), len(k.able), len(k.fitting)) for k in fullest),
+        )
 
 
 class GangShape(Shape):
@@ -174,37 +207,32 @@ class GangShape(Shape):
         self.open = False
         self.waits_for_slot.clear()
 
-    def listen(self, log: ChangeLog, nodes: Mapping[str, Node]) -> None:
-        """Takes in what changed on workers since it was last asked."""
+    def listen(self, log: ChangeLog) -> None:
+        """Hears what changed on workers since it was last asked."""
         changed = log.since(self._heard)
-        self.search.hear(self.search.workers | self.group.members.keys() if changed is None else changed, nodes)
+        self.search.hear(self.search.workers | self.group.members.keys() if changed is None else changed)
         self._heard = log.now
 
     def explain(self, fleet: Fleet) -> str:
         """Why no group takes it, in one line that names the fullest groups."""
         if not self.group.members:
             return reason_for(self, fleet)
-        return gang_reason(self.search.group_by, self.search.size, self.search.groups())
+        return gang_reason(self.search.group_by, self.search.size, self.search.summary())
 
 
-def gang_reason(group_by: str, size: int, groups: Sequence[GroupFit]) -> str:
-    """Why none of the groups, those with most room first, takes a gang. Says so where none could even if it were idle."""
+def gang_reason(group_by: str, size: int, groups: GroupSummary) -> str:
+    """Why none of the groups takes a gang. Says so where none could even if it were idle."""
     needs = f"needs {_count(size, 'worker')} sharing {group_by}"
-    if not groups:
+    if not groups.count:
         return f"{needs}, no worker that meets its constraints has {group_by}"
-    workers = max(group.workers for group in groups)
-    if workers < size:
-        largest = next(group for group in groups if group.workers == workers)
-        return (
-            f"{needs}, no group here could hold it: the largest of {_count(len(groups), 'group')} has {workers} "
-            f"({group_by}={largest.value})"
-        )
-    able = max(group.able for group in groups)
-    if able < size:
+    never = "no group here could hold it"
+    if groups.workers < size:
+        return f"{needs}, {never}: the largest of {_count(groups.count, 'group')} has {groups.workers}"
+    if groups.able < size:
         named = _named(group_by, groups, lambda g: f"{g.able} large enough of {g.workers}")
-        return f"{needs}, no group here could hold it: at most {able} of one are large enough ({named})"
+        return f"{needs}, {never}: at most {groups.able} of one are large enough ({named})"
     named = _named(group_by, groups, lambda g: f"{_fit(g.fitting)} of {g.workers}")
-    return f"{needs}, largest group has {_fit(groups[0].fitting, 'that ')} ({named})"
+    return f"{needs}, largest group has {_fit(groups.fullest[0].fitting, 'that ')} ({named})"
 
 
 def could_hold(shape: Shape, node: Node) -> bool:
@@ -229,6 +257,10 @@ def sort_key(value: Value) -> tuple[int, float, str]:
     return (1, 0.0, value) if isinstance(value, str) else (0, float(value), "")
 
 
+def _fullest_first(kin: Kin) -> tuple[int, int, int, tuple[int, float, str]]:
+    return -len(kin.fitting), -len(kin.able), -len(kin.members), sort_key(kin.value)
+
+
 def _put(where: set[str], worker_id: str, there: bool) -> None:
     if there:
         where.add(worker_id)
@@ -244,8 +276,8 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _named(group_by: str, groups: Sequence[GroupFit], told: Callable[[GroupFit], str]) -> str:
-    names = [f"{group_by}={group.value}: {told(group)}" for group in groups[:GROUPS_NAMED]]
-    if len(groups) > GROUPS_NAMED:
-        names.append(f"and {len(groups) - GROUPS_NAMED} more")
+def _named(group_by: str, groups: GroupSummary, told: Callable[[GroupFit], str]) -> str:
+    names = [f"{group_by}={group.value}: {told(group)}" for group in groups.fullest]
+    if groups.count > len(names):
+        names.append(f"and {groups.count - len(names)} more")
     return "; ".join(names)

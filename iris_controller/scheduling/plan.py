@@ -15,6 +15,7 @@ from iris_controller.scheduling.cycle import UNCAPPED, Caps, Cycle
 from iris_controller.scheduling.displacing import Displacer
 from iris_controller.scheduling.gangs import GangKey, GangShape
 from iris_controller.scheduling.order import order_key
+from iris_controller.scheduling.pausing import OutOfBudget
 from iris_controller.scheduling.plans import Assignment, GangPlacement, Plan
 from iris_controller.scheduling.reasons import JOB_RESTS, over_budget, reason_for
 from iris_controller.scheduling.shape import Shape, ShapeKey, shape_key
@@ -26,6 +27,7 @@ from iris_controller.state.model import Model
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from iris_controller.scheduling.pausing import Budget
     from iris_controller.state.records import Job
 
 MAX_ASSIGNMENTS: Final = 1_000
@@ -87,10 +89,14 @@ class Planner:
             if plan.size >= max_assignments or not budget():
                 plan.done = False
                 break
-            if isinstance(bucket.line.shape, GangShape):
-                self._serve_gang(model, bucket, bucket.line.shape, plan)
-            else:
-                self._serve(model, bucket, plan, max_assignments, budget)
+            try:
+                if isinstance(bucket.line.shape, GangShape):
+                    self._serve_gang(model, bucket, bucket.line.shape, plan, budget)
+                else:
+                    self._serve(model, bucket, plan, max_assignments, budget)
+            except OutOfBudget:
+                plan.done = False
+                break
         if plan.evictions:
             # What is evicted here may fit elsewhere.
             plan.done = False
@@ -314,7 +320,7 @@ class Planner:
             self._cycle.count_tasks(job_id, placed)
             self._served(model, bucket, placed, plan)
         else:
-            self._evict_or_close(model, bucket, plan)
+            self._evict_or_close(model, bucket, plan, budget)
 
     def _served(self, model: Model, bucket: Bucket, placed: int, plan: Plan) -> None:
         job_id = bucket.job_id
@@ -329,13 +335,13 @@ class Planner:
             self._forget(job_id)
             self._saying[job_id] = JOB_RESTS
 
-    def _serve_gang(self, model: Model, bucket: Bucket, shape: GangShape, plan: Plan) -> None:
+    def _serve_gang(self, model: Model, bucket: Bucket, shape: GangShape, plan: Plan, budget: Budget) -> None:
         """Places the gang whole, or in the place of others, or says why it waits."""
         nodes = self._fleet.nodes
-        shape.listen(self._touched, nodes)
-        found = shape.search.choose(nodes)
+        shape.listen(self._touched)
+        found = shape.search.choose(nodes, budget)
         if found is None:
-            self._evict_or_close(model, bucket, plan)
+            self._evict_or_close(model, bucket, plan, budget)
             return
         value, workers = found
         places = list(zip(reversed(model.pending[bucket.job_id]), workers, strict=True))
@@ -343,10 +349,10 @@ class Planner:
         self._charge(shape, workers)
         self._served(model, bucket, len(places), plan)
 
-    def _evict_or_close(self, model: Model, bucket: Bucket, plan: Plan) -> None:
+    def _evict_or_close(self, model: Model, bucket: Bucket, plan: Plan, budget: Budget) -> None:
         """Nothing has room: one task of the bucket, or its gang, comes in the place of work of lower bands, or the shape waits."""
         shape = bucket.line.shape
-        found = self._displacer.find(bucket, self._taken)
+        found = self._displacer.find(bucket, self._taken, budget)
         if found is None:
             self._close(shape)
             return
@@ -354,6 +360,8 @@ class Planner:
         plan.evictions.append(eviction)
         self._charge(shape, [worker_id for _, worker_id in eviction.places])
         self._charge_nothing({model.attempts[uid].worker_id for _, _, uid in eviction.victims})
+        if not isinstance(shape, GangShape):
+            self._cycle.count_tasks(eviction.job_id, 1)
         self._served(model, bucket, len(eviction.places), plan)
 
     def _charge(self, shape: Shape, workers: list[str]) -> None:

@@ -12,7 +12,8 @@ import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from iris_controller.scheduling.gangs import GangSearch, Kin, Value, sort_key
+from iris_controller.scheduling.gangs import LOOKS, GangSearch, Kin, Value, sort_key
+from iris_controller.scheduling.pausing import Budget, OutOfBudget
 from iris_controller.scheduling.snapshot import BUILDING_LIMIT
 from iris_controller.state.budgets import budget_user, task_value
 from iris_core.model.states import ACTIVE, EXECUTING
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from iris_controller.scheduling.shape import Shape
     from iris_controller.scheduling.snapshot import Node
     from iris_controller.state.model import Model
+    from iris_controller.state.occupants import Occupants
     from iris_controller.state.records import Attempt, Job
     from iris_core.model.bands import PriorityBand
     from iris_core.model.resources import Resources
@@ -85,12 +87,25 @@ class Fleeting:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.gone: set[str] = set()
+        self._where: set[str] = set()
+        """The workers of `gone`."""
+
+    def begin(self) -> None:
+        """A slice begins: what the last one evicted is the model's to say."""
+        self.gone.clear()
+        self._where.clear()
+
+    def evict(self, attempts: Iterable[Attempt]) -> None:
+        """The slice evicts these."""
+        for attempt in attempts:
+            self.gone.add(attempt.uid)
+            self._where.add(attempt.worker_id)
 
     def room(self, node: Node) -> Room:
         """What will be free on a worker once all that has been ended is gone."""
         room = Room(node.cpu, node.memory, node.devices)
-        worker_id = node.worker.worker_id
-        if not self.gone and worker_id not in self.model.occupants.ending:
+        worker_id = node.worker_id
+        if worker_id not in self._where and worker_id not in self.model.occupants.ending:
             return room
         for attempt in self.model.attempts_on(worker_id):
             if attempt.state not in ACTIVE or attempt.uid in self.gone:
@@ -106,36 +121,73 @@ class SoloVictims:
         self.claim = claim
         self.spared = False
         """Whether something was passed over that another user's claim, or another job's, might take."""
+        self._unread: dict[str, None] = {}
+        self._rest: list[tuple[int, int, list[str]]] = []
+        """Rank and value, the least last, and workers that have work of it and were not looked at yet."""
         self._best: dict[str, tuple[Cost, int, str]] = {}
         """By worker: what it costs, the worker's order, and the victim ("" = nobody has to go)."""
         self._heap: list[tuple[Cost, int, str]] = []
 
-    def hear(self, changed: Iterable[str], nodes: Mapping[str, Node], now: Fleeting) -> None:
-        """Takes in workers on which anything changed. At first: all that have work of a lower band or work that is ending."""
-        for worker_id in changed:
-            node = nodes.get(worker_id)
-            found = self._look(node, now) if node is not None and worker_id in self.shape.group.members else None
-            if found is None:
-                self._best.pop(worker_id, None)
-            elif self._best.get(worker_id) != found:
-                self._best[worker_id] = found
-                heapq.heappush(self._heap, (found[0], found[1], worker_id))
-        if len(self._heap) > 2 * len(self._best) + STALE:
-            self._heap = [(cost, order, worker_id) for worker_id, (cost, order, _) in self._best.items()]
-            heapq.heapify(self._heap)
+    def begin(self, occupants: Occupants) -> None:
+        """Begins anew over all that has work of a lower band, or work that is ending."""
+        self._best, self._heap = {}, []
+        self._unread = dict.fromkeys(occupants.ending)
+        classes = occupants.by_cost(self.claim.band.rank())
+        self._rest = [(rank, value, list(workers)) for rank, value, workers in classes][::-1]
 
-    def choose(self) -> tuple[str, tuple[str, ...]] | None:
+    def hear(self, changed: Iterable[str]) -> None:
+        """Hears of workers on which anything changed."""
+        self._unread.update(dict.fromkeys(changed))
+
+    def choose(self, nodes: Mapping[str, Node], now: Fleeting, budget: Budget) -> tuple[str, tuple[str, ...]] | None:
         """The worker, and the attempt to be evicted there if one has to be; None when no eviction helps.
 
         The caller charges the worker and says so with `hear` before it asks again.
+
+        Raises:
+            OutOfBudget: asked again, it goes on where it was.
         """
+        looks = 0
+        while True:
+            if self._unread:
+                self._read(self._unread.popitem()[0], nodes, now)
+            else:
+                found = self._top()
+                if found is not None and (not self._rest or self._best[found][0][:2] <= self._rest[-1][:2]):
+                    victim = self._best[found][2]
+                    return found, (victim,) if victim else ()
+                if not self._rest:
+                    return None
+                workers = self._rest[-1][2]
+                if workers:
+                    self._read(workers.pop(), nodes, now)
+                else:
+                    self._rest.pop()
+            looks += 1
+            if not looks % LOOKS and not budget():
+                raise OutOfBudget
+
+    def _top(self) -> str | None:
+        """The worker where least goes, of those looked at."""
         while self._heap:
             cost, _, worker_id = self._heap[0]
             best = self._best.get(worker_id)
             if best is not None and best[0] == cost:
-                return worker_id, (best[2],) if best[2] else ()
+                return worker_id
             heapq.heappop(self._heap)
         return None
+
+    def _read(self, worker_id: str, nodes: Mapping[str, Node], now: Fleeting) -> None:
+        node = nodes.get(worker_id)
+        found = self._look(node, now) if node is not None and worker_id in self.shape.group.members else None
+        if found is None:
+            self._best.pop(worker_id, None)
+        elif self._best.get(worker_id) != found:
+            self._best[worker_id] = found
+            heapq.heappush(self._heap, (found[0], found[1], worker_id))
+            if len(self._heap) > 2 * len(self._best) + STALE:
+                self._heap = [(cost, order, each) for each, (cost, order, _) in self._best.items()]
+                heapq.heapify(self._heap)
 
     def _look(self, node: Node, now: Fleeting) -> tuple[Cost, int, str] | None:
         room = now.room(node)
@@ -143,7 +195,7 @@ class SoloVictims:
             return NOTHING, node.order, ""
         model = now.model
         best: tuple[Cost, int, str] | None = None
-        for rank, uid in model.occupants.below(node.worker.worker_id, self.claim.band.rank()):
+        for rank, uid in model.occupants.below(node.worker_id, self.claim.band.rank()):
             if best is not None and rank > best[0][0]:
                 break
             attempt = model.attempts[uid]
@@ -180,15 +232,25 @@ class GangVictims:
         self.claim = claim
         self.spared = False
         """As of `SoloVictims`."""
+        self._unread: dict[Value, None] = {}
         self._best: dict[Value, GangOption] = {}
         self._heap: list[tuple[Cost, tuple[int, float, str], Value]] = []
 
-    def hear(self, changed: Iterable[str], nodes: Mapping[str, Node], now: Fleeting) -> None:
-        """Takes in workers on which anything changed, after `search` has. At first: all."""
-        values = dict.fromkeys(self.search.value_of(worker_id) for worker_id in changed)
-        for value in [*values, *(v for v in self._best if v not in self.search.kin)]:
-            if value is None:
-                continue
+    def begin(self, occupants: Occupants) -> None:
+        """Begins anew, as `SoloVictims.begin`. `search` must be up to date, here and below."""
+        self._best, self._heap, self._unread = {}, [], {}
+        self.hear(occupants.ending)
+        for _, _, workers in occupants.by_cost(self.claim.band.rank()):
+            self.hear(workers)
+
+    def hear(self, changed: Iterable[str]) -> None:
+        """Hears of workers on which anything changed."""
+        self._unread.update((value, None) for w in changed if (value := self.search.value_of(w)) is not None)
+
+    def choose(self, nodes: Mapping[str, Node], now: Fleeting, budget: Budget) -> GangOption | None:
+        """The workers and what has to go from them; None when no eviction helps. As `SoloVictims.choose`."""
+        while self._unread:
+            value = self._unread.popitem()[0]
             kin = self.search.kin.get(value)
             found = self._look(kin, nodes, now) if kin is not None else None
             if found is None:
@@ -196,15 +258,14 @@ class GangVictims:
             elif self._best.get(value) != found:
                 self._best[value] = found
                 heapq.heappush(self._heap, (found.cost, sort_key(value), value))
+            if not budget():
+                raise OutOfBudget
         if len(self._heap) > 2 * len(self._best) + STALE:
             self._heap = [(option.cost, sort_key(value), value) for value, option in self._best.items()]
             heapq.heapify(self._heap)
-
-    def choose(self) -> GangOption | None:
-        """The workers and what has to go from them; None when no eviction helps. As `SoloVictims.choose`."""
         while self._heap:
             cost, _, value = self._heap[0]
-            best = self._best.get(value)
+            best = self._best.get(value) if value in self.search.kin else None
             if best is not None and best.cost == cost:
                 return best
             heapq.heappop(self._heap)
@@ -301,12 +362,15 @@ class GangVictims:
 
 
 def fits(shape: Shape, node: Node, room: Room) -> bool:
-    """Whether a task of the shape fits into that much room on the worker. What waits for a setup slot evicts nobody: it gets one soon."""
+    """Whether a task of the shape fits into that much room on the worker.
+
+    Where only a setup slot is missing, or the worker has had its share of a cycle, nobody is evicted: that passes soon.
+    """
     if shape.cpu > room.cpu or shape.memory > room.memory:
         return False
     if shape.device is not None and not (shape.devices <= room.devices and shape.likes(node.device)):
         return False
-    return not (shape.setup and node.building >= BUILDING_LIMIT)
+    return not (node.resting or (shape.setup and node.building >= BUILDING_LIMIT))
 
 
 def takes(shape: Shape, job: Job) -> bool:

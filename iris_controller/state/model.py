@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from iris_controller.state.availability import Obtained, with_markers, zone_of
-from iris_controller.state.budgets import DEFAULT_BUDGET, Budget, Tally
+from iris_controller.state.budgets import DEFAULT_BUDGET, Budget, Tally, task_value
 from iris_controller.state.endpoints import Endpoint, Endpoints
 from iris_controller.state.occupants import Occupants
 from iris_core.model.states import ACTIVE, DISPATCHED, JOB_TERMINAL, TaskState
@@ -312,7 +312,7 @@ class Model:
         old = self.attempts.get(attempt.uid)
         task = self.task(attempt.job_id, attempt.task_index) if attempt.state in ACTIVE else None
         if task is not None:
-            self.occupants.put(attempt.uid, attempt.worker_id, task.band)
+            self.occupants.put(attempt.uid, attempt.worker_id, task.band, task_value(attempt.resources))
         elif attempt.finished_at_ms is None:
             self.occupants.end(attempt.uid, attempt.worker_id)
         else:

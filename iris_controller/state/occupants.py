@@ -21,7 +21,10 @@ class Occupants:
     def __init__(self) -> None:
         self._workers: dict[int, dict[str, dict[str, None]]] = {}
         """By rank and worker, the uids of active attempts, oldest first."""
-        self._ranks: dict[str, int] = {}
+        self._values: dict[int, dict[int, dict[str, str]]] = {}
+        """By rank and value, the worker of each of them."""
+        self._known: dict[str, tuple[int, int]] = {}
+        """Rank and value of an active attempt."""
         self.ending: dict[str, dict[str, None]] = {}
         """By worker, the uids of attempts that the controller has ended and the worker has not confirmed."""
 
@@ -30,11 +33,13 @@ class Occupants:
         self.drop(uid, worker_id)
         self.ending.setdefault(worker_id, {})[uid] = None
 
-    def put(self, uid: str, worker_id: str, band: PriorityBand) -> None:
-        """The attempt is active on the worker. Saying so again is without effect."""
-        if uid not in self._ranks:
-            rank = self._ranks[uid] = band.rank()
+    def put(self, uid: str, worker_id: str, band: PriorityBand, value: int) -> None:
+        """The attempt is active on the worker, and costs `value` (`task_value`). Saying so again is without effect."""
+        if uid not in self._known:
+            rank = band.rank()
+            self._known[uid] = rank, value
             self._workers.setdefault(rank, {}).setdefault(worker_id, {})[uid] = None
+            self._values.setdefault(rank, {}).setdefault(value, {})[uid] = worker_id
 
     def drop(self, uid: str, worker_id: str) -> None:
         """The attempt holds nothing any more; one that is not known is fine."""
@@ -43,9 +48,14 @@ class Occupants:
             del ending[uid]
             if not ending:
                 del self.ending[worker_id]
-        rank = self._ranks.pop(uid, None)
-        if rank is None:
+        known = self._known.pop(uid, None)
+        if known is None:
             return
+        rank, value = known
+        values = self._values[rank]
+        del values[value][uid]
+        if not values[value]:
+            del values[value]
         workers = self._workers[rank]
         del workers[worker_id][uid]
         if not workers[worker_id]:
@@ -57,11 +67,13 @@ class Occupants:
         """Whether any attempt of a lower rank is active."""
         return any(held < rank for held in self._workers)
 
-    def workers_below(self, rank: int) -> Iterator[str]:
-        """Workers with an active attempt of a lower rank, lowest rank first; a worker comes once per rank."""
-        for held in sorted(self._workers):
+    def by_cost(self, rank: int) -> Iterator[tuple[int, int, dict[str, None]]]:
+        """Of the lower ranks, lowest first: each value, least first, and the workers with an active attempt of it."""
+        for held in sorted(self._values):
             if held < rank:
-                yield from self._workers[held]
+                values = self._values[held]
+                for value in sorted(values):
+                    yield held, value, dict.fromkeys(values[value].values())
 
     def below(self, worker_id: str, rank: int) -> Iterator[tuple[int, str]]:
         """Rank and uid of the active attempts of lower ranks on a worker, lowest rank first, then oldest first."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iris_controller.scheduling.gangs import GroupFit, gang_reason
+from iris_controller.scheduling.gangs import GroupFit, GroupSummary, gang_reason
 from iris_controller.state import kernel
 from iris_core.model.constraints import Mode, parse_constraint
 from iris_core.model.resources import Device, Resources
@@ -67,7 +67,7 @@ def test_no_worker_gets_two_members() -> None:
     gang(world, tasks=3, cpu=1)
     assert world.plan() == []
     assert world.model.reasons[JOB] == (
-        "needs 3 workers sharing tpu-name, no group here could hold it: the largest of 1 group has 2 (tpu-name=x)"
+        "needs 3 workers sharing tpu-name, no group here could hold it: the largest of 1 group has 2"
     )
 
 
@@ -124,8 +124,8 @@ def test_workers_without_the_attribute_and_constraints_nobody_meets() -> None:
 
 
 def test_many_groups_are_counted_and_the_fullest_named() -> None:
-    groups = [GroupFit(f"s{i}", 4, 4, 3 - i // 2) for i in range(6)]
-    assert gang_reason("tpu-name", 4, groups) == (
+    fullest = tuple(GroupFit(f"s{i}", 4, 4, 3 - i // 2) for i in range(3))
+    assert gang_reason("tpu-name", 4, GroupSummary(6, 4, 4, fullest)) == (
         "needs 4 workers sharing tpu-name, largest group has 3 that fit "
         "(tpu-name=s0: 3 fit of 4; tpu-name=s1: 3 fit of 4; tpu-name=s2: 2 fit of 4; and 3 more)"
     )
