@@ -122,7 +122,7 @@ class Controller:
         self.router = Router(authenticator, self.servers.peer_of, metrics.observe)
         services = Services(options, opened, self.loop, self.finelog, self.boot_id, now_ms(), self.problems)
         services.register(self.router)
-        self.keeping = Keeping(options, self.state, opened, self.loop, services.once, remote)
+        self.keeping = Keeping(options, self.state, opened, self.loop, services.once, remote, self._stop_acting)
         self.keeping.register(self.router)
         self.sessions, self.hub = services.sessions, services.hub
         self.leases, self.machine_calls = services.leases, services.autoscaler
@@ -199,6 +199,11 @@ class Controller:
         deadline = time.monotonic() + PLANNED_S
         while self.ticker.wanted() and time.monotonic() < deadline:
             await self.loop.next_commit(0.2)
+
+    async def _stop_acting(self) -> None:
+        """Another controller has taken over: machines and old rows are its business."""
+        for name in ("autoscaler", "retention"):
+            await self.guard.end(name)
 
     # Running ------------------------------------------------------------------------------------------------
 

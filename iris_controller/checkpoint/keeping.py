@@ -14,6 +14,8 @@ from iris_controller.checkpoint.owner import Owner
 from iris_controller.checkpoint.service import Checkpoints, Fence
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from iris_controller.boot import Opened
     from iris_controller.loop import ControllerLoop
     from iris_controller.options import ServeOptions
@@ -36,12 +38,13 @@ class Keeping:
         loop: ControllerLoop,
         once: Once,
         remote: ObjectStore,
+        stop_acting: Callable[[], Awaitable[None]],
     ) -> None:
         owner: Owner | None = None
         self._fence: Fence | None = None
         if options.config.remote_state_dir and not options.dry_run:
             owner = Owner(remote, str(state.path), os.getpid(), lambda: time.time_ns() // 1_000_000)
-            self._fence = Fence(owner, loop, opened.writer)
+            self._fence = Fence(owner, loop, opened.writer, stop_acting)
         self._checkpoints = Checkpoints(
             loop,
             state,

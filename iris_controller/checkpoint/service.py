@@ -24,6 +24,7 @@ from iris_controller.rpc.once import Once, remember
 from iris_core.wire.gen.iris.v1 import checkpoints_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from iris_controller.checkpoint.owner import Owner
@@ -217,12 +218,19 @@ class Checkpoints:
 
 
 class Fence:
-    """Watches the claim from a thread of its own, which a hanging store holds up alone, and stops every write once it is lost."""
+    """Watches the claim from a thread of its own, which a hanging store holds up alone, and stops every write once it is lost.
 
-    def __init__(self, owner: Owner, loop: ControllerLoop, writer: Writer) -> None:
+    `stop_acting` ends what would change the world outside: machines belong to the new owner now.
+    """
+
+    def __init__(
+        self, owner: Owner, loop: ControllerLoop, writer: Writer, stop_acting: Callable[[], Awaitable[None]]
+    ) -> None:
         self._owner = owner
         self._loop = loop
         self._writer = writer
+        self._stop_acting = stop_acting
+        self._stopping: asyncio.Task[None] | None = None
         self._closing = threading.Event()
         self._looked_at = time.monotonic()
 
@@ -243,8 +251,15 @@ class Fence:
 
     def _lost(self) -> None:
         log.error("fenced: %s; this controller writes nothing any more", self._owner.lost)
-        self._loop.fence(self._owner.lost)
         self._writer.refuse(self._owner.lost)
+        self._stopping = asyncio.create_task(self._stop(), name="fence")
+
+    async def _stop(self) -> None:
+        # First those who would take the refusal of their commands for a fault.
+        try:
+            await self._stop_acting()
+        finally:
+            self._loop.fence(self._owner.lost)
 
     def problem(self) -> str:
         """What `/readyz` says, "" when the remote state dir is ours."""

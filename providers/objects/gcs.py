@@ -27,7 +27,7 @@ PIECE_BYTES: Final = 8 << 20
 """Of one request of a large upload or download; a multiple of 256 KiB, as the protocol wants."""
 TIMEOUT_S: Final = (10.0, 60.0)
 """To connect, and without a byte."""
-RETRY_S: Final = 30.0
+RETRY_S: Final = 15.0
 
 
 class GcsStore:

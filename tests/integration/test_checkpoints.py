@@ -237,6 +237,7 @@ def test_a_second_controller_on_the_same_remote_state_dir_fences_the_first(tmp_p
             assert second.process is not None
             (told,) = [p for p in ready(first.url)[1] if p.startswith("fenced: ")]
             assert f"pid {second.process.pid}" in told
+            assert not any("background task" in p for p in ready(first.url)[1]), "it stopped on purpose"
             with first.client() as client:
                 with pytest.raises(RpcFailed, match="has stopped writing") as refused:
                     launch(client, "/u/lost", ["true"])

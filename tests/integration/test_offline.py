@@ -75,7 +75,15 @@ async def test_every_reading_command_prints_the_same(tmp_path: Path, temporary: 
             iris, "--controller-url", r.controller.port.url, "cluster", "controller", "checkpoint", "-o", "json"
         )
         assert code == 0, err
-        assert json.loads(printed)["checkpoint_path"].startswith(made.checkpoint_path[:-13])
+        latest = json.loads(printed)
+        assert latest["checkpoint_path"].startswith(made.checkpoint_path[:-13]) and int(latest["job_count"]) == 3
+        for how in ("table", "name"):
+            code, printed, err = await asyncio.to_thread(
+                iris, "--controller-url", r.controller.port.url, "cluster", "controller", "checkpoint", "-o", how
+            )
+            assert code == 0, err
+            first, _, _ = printed.partition("\n")
+            assert first.removeprefix("Checkpoint: ").startswith(made.checkpoint_path[:-13])
 
     def read() -> None:
         for line in SAME:
