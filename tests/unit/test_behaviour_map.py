@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs" / "behaviour.md").read_text()
 NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py::\w+)`", PAGE)))
 SECTIONS = ["1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.7", "1.8", "1.9", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7",
             "2.8", "2.9", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "4.1", "4.2", "4.3", "5", "6.1", "6.3", "6.4"]  # fmt: skip
-HEADS = ("| § |", "| events |", "| invariant |", "| what goes wrong |", "| what comes in |")
+HEADS = ("| § |", "| events |", "| invariant |", "| what goes wrong |", "| what comes in |", "| command |")
 MANUALS_EVENTS = [
     "worker_registered", "worker_failing", "worker_failed", "worker_pruned", "assignment_queued", "task_preempted",
     "task_unschedulable", "task_timeout", "job_submitted", "job_removed", "job_cancelled", "job_terminated", "slice_ready",
