@@ -221,6 +221,8 @@ class Controller:
         if self.finelog.problem():
             found.append(self.finelog.problem())
         found += self.keeping.problems()
+        if self.machine_calls.scaler is not None and self.machine_calls.scaler.fault:
+            found.append(f"the autoscaler: {self.machine_calls.scaler.fault}")
         if self._stopping.is_set():
             found.append("shutting down")
         return found

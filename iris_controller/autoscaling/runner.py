@@ -95,6 +95,8 @@ class Autoscaler:
         self.last = Evaluation()
         self.problem = ""
         """Why the provider's slices are not known as of now."""
+        self.fault = ""
+        """What went wrong in the latest evaluation by a fault of ours."""
         self._hands = Hands(self._hand_done)
         self._requesting: dict[str, str] = {}
         """Slices that were asked for and not answered yet: their groups by id, "" = an operator's."""
@@ -124,11 +126,22 @@ class Autoscaler:
         try:
             while True:
                 self._wake.clear()
-                await self.evaluate()
+                await self._try()
                 await self._clock.sleep(GAP_S)
                 await self._until_woken(max(0.0, self._next_look() - GAP_S))
         finally:
             await self.close()
+
+    async def _try(self) -> None:
+        """One evaluation; a fault of ours is said, and the next one is tried in its time."""
+        try:
+            await self.evaluate()
+        except Exception as fault:
+            if not self.fault:
+                log.exception("an evaluation failed")
+            self.fault = f"an evaluation failed: {type(fault).__name__}: {fault}"
+        else:
+            self.fault = ""
 
     async def close(self) -> None:
         """Gives up every call to the provider that is under way."""

@@ -41,7 +41,7 @@ def fill(
     """
     last = scaler.last
     answer.enabled = True
-    answer.detail = scaler.problem
+    answer.detail = scaler.fault or scaler.problem
     answer.last_evaluation_ms = last.at_ms
     answer.current_demand = sum(demand.count for demand in last.demands)
     by_group: dict[str, list[Slice]] = {}

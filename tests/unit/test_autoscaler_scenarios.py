@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from iris_core.contracts import MachinesFailed, SliceInfo, SliceState, VmInfo, VmState
@@ -198,6 +200,33 @@ async def test_a_hanging_list_holds_up_nothing_and_is_said() -> None:
     w.machines.list_hangs = False
     await w.pass_time(80)
     assert w.scaler.problem == "" and w.count("ready") == 1
+
+
+async def test_a_fault_of_ours_in_one_evaluation_is_said_and_the_next_one_goes_on() -> None:
+    w = AutoscalerWorld(group())
+    broken = [True]
+    plan = w.world.plan
+
+    def settle() -> None:
+        if broken[0]:
+            raise ZeroDivisionError("a rule that is wrong")
+        plan()
+
+    w.world.plan = settle  # type: ignore[method-assign]
+    running = asyncio.ensure_future(w.scaler.run())
+    w.world.submit(cpu=3)
+    for _ in range(4):
+        await calm()
+        w.clock.advance(10)
+    assert "ZeroDivisionError: a rule that is wrong" in w.scaler.fault
+    assert not running.done()
+    broken[0] = False
+    for _ in range(6):
+        await calm()
+        w.clock.advance(10)
+    assert w.scaler.fault == "" and len(w.machines.created) == 1
+    running.cancel()
+    await asyncio.wait({running})
 
 
 async def test_nothing_is_made_before_the_provider_has_said_what_there_is() -> None:
