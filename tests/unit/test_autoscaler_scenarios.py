@@ -212,7 +212,7 @@ async def test_a_fault_of_ours_in_one_evaluation_is_said_and_the_next_one_goes_o
             raise ZeroDivisionError("a rule that is wrong")
         plan()
 
-    w.world.plan = settle  # type: ignore[method-assign]
+    w.world.plan = settle  # type: ignore[method-assign, assignment]
     running = asyncio.ensure_future(w.scaler.run())
     w.world.submit(cpu=3)
     for _ in range(4):
