@@ -11,7 +11,7 @@ A task may submit, watch, wait for and cancel jobs below its own, and register i
 
 from __future__ import annotations
 
-from iris_core.job.task_context import Context, NotInTask, context
 from iris_core.job.serving import Serving
+from iris_core.job.task_context import Context, NotInTask, context
 
 __all__ = ["Context", "NotInTask", "Serving", "context"]
