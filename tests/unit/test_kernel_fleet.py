@@ -126,7 +126,10 @@ class Fleet:
         """One batch, which may fail to be committed; then the machines take a step of their own."""
         self.world.now_ms += 1_000
         dice, o = self.dice, Overlay(self.world.model)
-        plan = self.world.planner.plan(self.world.model, max_assignments=dice.choice([1, 3, 100]))
+        looks = iter([True] * (1_000 if calm else dice.choice([1, 3, 1_000])))
+        plan = self.world.planner.plan(
+            self.world.model, max_assignments=dice.choice([1, 3, 100]), budget=lambda: next(looks, False)
+        )
         self._check_plan(plan)
         apply_plan(o, plan, self.world.uid, self.world.now_ms)
         assert sum(a.uid not in self.world.model.attempts for a in o.attempts.values()) == plan.size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -283,7 +284,7 @@ def test_a_child_does_not_evict_the_job_that_submitted_it() -> None:
 # --- gangs -----------------------------------------------------------------------------------------------------------
 
 
-def slices(names: str = "x", workers: int = 4, **values: Any) -> World:
+def slices(names: Iterable[str] = "x", workers: int = 4, **values: Any) -> World:
     world = World()
     world.model.budget_defaults = Budget("", limit=0)
     for name in names:
@@ -406,6 +407,35 @@ def test_the_loss_of_a_worker_while_the_victims_end_costs_the_gang_nothing() -> 
     assert [t.preemption_count for t in world.model.tasks["/v/high"]] == [0, 0, 0, 0]
     assert [t.preemption_count for t in world.model.tasks["/u/low"]] == [1, 1, 1, 1]
     check_invariants(world.model)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_long_search_gives_way_and_goes_on_in_the_next_slice(together: bool) -> None:
+    world = slices(names=[f"s{i}" for i in range(60)])
+    if together:
+        for index in range(60):
+            gang(world, f"/u/g{index}", band=BATCH, memory=GB if index != 37 else 0)
+    else:
+        submit(world, "/u/large", 239, band=BATCH, memory=2 * GB)
+        submit(world, "/u/small", 1, band=BATCH, memory=GB)
+    world.plan()
+    if together:
+        gang(world, "/v/high", band=PRODUCTION)
+    else:
+        submit(world, "/v/high", band=PRODUCTION)
+    sizes = []
+    while "P" in states(world, "/v/high"):
+        looks = iter([True, True])
+        plan = world.planner.plan(world.model, budget=lambda looks=looks: next(looks, False))  # type: ignore[misc]
+        sizes.append(plan.size)
+        assert plan.size or not plan.done
+        with world.batch() as o:
+            apply_plan(o, plan, world.uid, world.now_ms)
+    assert sum(sizes) == (4 if together else 1)
+    if together:
+        assert len(sizes) > 10 and states(world, "/u/g37") == "PPPP"
+    else:
+        assert states(world, "/u/small") == "P"
 
 
 # --- properties ------------------------------------------------------------------------------------------------------
