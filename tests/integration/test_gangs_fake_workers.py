@@ -101,3 +101,23 @@ async def test_a_withheld_attempt_is_told_after_a_restart_of_the_controller_too(
         confirm(worker)
         await worker.until(lambda w: any(a.HasField("run") for a in w.desired.attempts))
         await r.until("/v/high", lambda job: job.state == common_pb2.JOB_STATE_RUNNING)
+
+
+async def test_a_small_task_on_one_host_of_a_gang_goes_alone(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        r = await stack.enter_async_context(rig(tmp_path))
+        for index in range(4):
+            attributes = {"tpu-name": "x", "tpu-worker-id": str(index)}
+            await stack.enter_async_context(r.worker(f"x-{index}", run_on, attributes=attributes))
+        for name, band, tasks, group_by in (("/t/squat", BATCH, 1, ""), ("/t/prod", PRODUCTION, 4, "tpu-name")):
+            request = launch_request(name, priority_band=band, max_retries_preemption=3)
+            request.replicas = tasks
+            request.resources.memory_bytes = 15 << 30
+            if group_by:
+                request.coscheduling.group_by = group_by
+            await r.call("LaunchJob", request, controller_pb2.LaunchJobResponse)
+            await r.until(name, lambda job: [c.state for c in job.task_counts] == [RUNNING])
+        await r.until("/t/squat", lambda job: job.preemption_count == 1)
+        task = await r.task("/t/squat/0")
+        assert task.attempts[0].state == PREEMPTED and "Preempted by /t/prod/" in task.attempts[0].error
+        assert sorted([(await r.task(f"/t/prod/{i}")).task.worker_id for i in range(4)]) == [f"x-{i}" for i in range(4)]
