@@ -196,10 +196,9 @@ def _not_rpc(status: int, message: str, code: str) -> JsonAnswer:
 
 async def _body(headers: dict[str, str], receive: Receive, limit: int) -> bytes:
     """The request's body. Raises RESOURCE_EXHAUSTED over `limit` bytes, DEADLINE_EXCEEDED, CANCELLED if the caller left."""
-    too_large = exhausted(f"the body has more than the {limit} bytes that this method takes", code="request_too_large")
     announced = headers.get("content-length", "")
     if announced.isdigit() and int(announced) > limit:
-        raise too_large
+        raise _too_large(limit)
     parts: list[bytes] = []
     size = 0
     try:
@@ -211,11 +210,15 @@ async def _body(headers: dict[str, str], receive: Receive, limit: int) -> bytes:
                 parts.append(message.get("body", b""))
                 size += len(parts[-1])
                 if size > limit:
-                    raise too_large
+                    raise _too_large(limit)
                 if not message.get("more_body", False):
                     return b"".join(parts)
     except TimeoutError as error:
         raise RpcError("DEADLINE_EXCEEDED", f"the body was not there after {BODY_S:.0f} s", code="deadline") from error
+
+
+def _too_large(limit: int) -> RpcError:
+    return exhausted(f"the body has more than the {limit} bytes that this method takes", code="request_too_large")
 
 
 async def _stream(stream: JsonStream, receive: Receive, send: Send) -> None:

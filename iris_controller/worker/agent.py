@@ -27,10 +27,12 @@ _log = logging.getLogger("iris.worker")
 
 ZOMBIE_GRACE_S = 2.0
 """A zombie's successor may run already elsewhere: it gets less time than one that is asked to stop."""
-GATHER_S = 0.01
+GATHER_S = 0.025
 """A task that begins may be over in a moment: what is no end is told after this, together with whatever follows meanwhile."""
 APPLIED_S = 0.05
 """Within this the controller learns that a set is in force, unless an observation says so before."""
+CLEAN_S = 0.1
+"""What ended attempts leave on disk is removed in heaps, so many seconds apart."""
 _REMEMBERED = 10_000
 _UID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _GOING_ON = frozenset({common_pb2.TASK_STATE_ASSIGNED, common_pb2.TASK_STATE_BUILDING, common_pb2.TASK_STATE_RUNNING})
@@ -230,6 +232,8 @@ class Agent:
         assert self._host is not None
         while True:
             uids = [await self._cleaning.get()]
+            if not self.closing:
+                await asyncio.sleep(CLEAN_S)
             while not self._cleaning.empty():
                 uids.append(self._cleaning.get_nowait())
             await asyncio.to_thread(_clean, self._host, uids)

@@ -35,11 +35,15 @@ class Folders:
 
 def stage(folders: Folders, bundle: Path | None, files: Mapping[str, bytes], scripts: Sequence[str]) -> None:
     """Makes the folders anew and fills them. Raises OSError or Refused."""
-    if folders.root.exists():
+    try:
+        os.mkdir(folders.root, 0o700)
+    except FileExistsError:
         remove(folders.root)
-    folders.root.mkdir(mode=0o700, parents=True)
-    folders.workdir.mkdir()
-    folders.output.mkdir()
+        os.mkdir(folders.root, 0o700)
+    except FileNotFoundError:
+        os.makedirs(folders.root, 0o700)
+    os.mkdir(folders.workdir)
+    os.mkdir(folders.output)
     if bundle is not None:
         try:
             unpack(bundle, folders.workdir)
@@ -78,6 +82,13 @@ def _write(path: Path, data: bytes, mode: int = 0o600) -> None:
 
 def remove(folder: Path) -> None:
     """Removes an attempt's folder with everything in it, also what the task made unreadable. Raises OSError."""
+    try:
+        # Most tasks leave nothing, and to look for something costs more than to try.
+        for name in ("workdir", "output", ""):
+            os.rmdir(f"{folder}/{name}")
+        return
+    except OSError:
+        pass  # there is something, or it was gone before: both are for those who look
     try:
         shutil.rmtree(folder)
     except FileNotFoundError:
