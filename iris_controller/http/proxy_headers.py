@@ -67,6 +67,9 @@ def downward(headers: Iterable[tuple[bytes, bytes]], target: Target) -> Headers:
     """Of an answer, as the caller gets it."""
     given = [(name.lower(), value) for name, value in headers]
     dropped = _HOP | _named(given) | {b"service-worker-allowed", b"clear-site-data"}
+    if any(name == b"transfer-encoding" for name, _ in given):
+        # A length beside it is not the body's (RFC 9112 §6.3).
+        dropped |= {b"content-length"}
     found: Headers = []
     policy = False
     for name, value in given:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 from websockets.typing import Subprotocol
 
-from iris_controller.http.proxy import CONNECT_S, BadGateway, HttpProxy, raw_path
+from iris_controller.http.proxy import CONNECT_S, PARTS_PER_TURN, BadGateway, HttpProxy, Shares, raw_path
 from iris_controller.http.proxy_headers import upward
 
 if TYPE_CHECKING:
@@ -49,12 +50,17 @@ class SocketProxy:
 
     def __init__(self, targets: Targets) -> None:
         self._targets = targets
+        self._shares = Shares()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises RpcError as long as the caller is not accepted."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         # A socket may carry anything, so it counts as a change.
         target = self._targets.find(raw_path(scope), "WEBSOCKET", headers, scope["iris.peer"])
+        with self._shares.one(target):
+            await self._pass(scope, receive, send, target, headers)
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send, target: Target, headers: dict[str, str]) -> None:
         workload = await self._dial(scope, target, headers)
         try:
             await receive()
@@ -121,10 +127,12 @@ async def _upward(workload: ClientConnection, receive: Receive) -> None:
 
 async def _downward(workload: ClientConnection, send: Send) -> None:
     try:
-        while True:
+        for number in count(1):
             said = await workload.recv()
             kind = "text" if isinstance(said, str) else "bytes"
             await send({"type": "websocket.send", kind: said})
+            if not number % PARTS_PER_TURN:
+                await asyncio.sleep(0)
     except ConnectionClosed as closed:
         received = closed.rcvd
         code = received.code if received is not None and received.code != NO_STATUS else 1000 if received else 1011

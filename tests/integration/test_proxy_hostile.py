@@ -1,0 +1,171 @@
+"""The proxy before workloads that misbehave on purpose: nobody else waits for them, and nothing stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from iris_controller.http import proxy
+from iris_controller.http.splice import reset
+from tests.integration.endpoint_world import register, running
+from tests.integration.test_proxy import Streams, ask, proxied
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.controller_rig import Rig
+
+pytestmark = pytest.mark.asyncio
+
+GET = b"GET /proxy/u.a.web/ HTTP/1.1\r\nhost: localhost\r\n\r\n"
+POST = b"POST /proxy/u.a.web/ HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\nhi"
+CHUNKED = b"POST /proxy/u.a.web/ HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n"
+
+
+async def send(r: Rig, raw: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", r.controller.port.port)
+    writer.write(raw)
+    await writer.drain()
+    return reader, writer
+
+
+@pytest.mark.parametrize("raw", [GET, POST, CHUNKED], ids=["get", "post", "chunked"])
+async def test_a_caller_who_leaves_before_the_answer_takes_the_request_along(tmp_path: Path, raw: bytes) -> None:
+    async with proxied(tmp_path) as (r, upstream, _):
+        asked = asyncio.Event()
+
+        async def reply(head: bytes, streams: Streams) -> None:
+            asked.set()
+            while await streams[0].read(1000):
+                pass
+            upstream.gone.set()
+
+        upstream.reply = reply
+        _, writer = await send(r, raw)
+        await asyncio.wait_for(asked.wait(), 20)
+        # An end alone may be half of one; who has really gone answers the port's probes with a reset.
+        reset(writer.get_extra_info("socket"))
+        writer.transport.abort()
+        await asyncio.wait_for(upstream.gone.wait(), 20)
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [b"HTTP/1.1 100 Continue\r\n\r\n" * 1000, b"x-a: " + b"b" * 60_000 + b"\r\n"],
+    ids=["interim answers", "headers"],
+)
+async def test_what_never_becomes_an_answer_is_given_up(tmp_path: Path, flood: bytes) -> None:
+    async with proxied(tmp_path) as (r, upstream, _):
+
+        async def reply(head: bytes, streams: Streams) -> None:
+            streams[1].write(b"HTTP/1.1 200 OK\r\n" if flood.startswith(b"x") else b"")
+            while True:
+                streams[1].write(flood)
+                await streams[1].drain()
+
+        upstream.reply = reply
+        status, _, body = await ask(r, "/proxy/u.a.web/")
+        assert status == 502 and b"no answer in HTTP" in body
+        await asyncio.wait_for(upstream.gone.wait(), 20)
+
+
+async def test_an_interim_answer_is_passed_over_and_a_long_head_is_taken(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as (r, upstream, _):
+
+        async def reply(head: bytes, streams: Streams) -> None:
+            streams[1].write(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n")
+            streams[1].write(b"x-long: " + b"a" * 50_000 + b"\r\n\r\nok")
+            await streams[1].drain()
+
+        upstream.reply = reply
+        status, headers, body = await ask(r, "/proxy/u.a.web/")
+        assert (status, len(headers["x-long"]), body) == (200, 50_000, b"ok")
+
+
+@pytest.mark.parametrize("status", [0, 101, 600, 999])
+async def test_a_status_that_is_none_is_a_bad_gateway(tmp_path: Path, status: int) -> None:
+    async with proxied(tmp_path) as (r, upstream, _):
+
+        async def reply(head: bytes, streams: Streams) -> None:
+            streams[1].write(f"HTTP/1.1 {status:03} Odd\r\ncontent-length: 2\r\n\r\nok".encode())
+            await streams[1].drain()
+
+        upstream.reply = reply
+        found, _, body = await ask(r, "/proxy/u.a.web/")
+        assert found == 502 and b"/u/a/web" in body
+
+
+async def test_a_length_beside_chunks_is_not_the_bodys(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as (r, upstream, _):
+
+        async def reply(head: bytes, streams: Streams) -> None:
+            streams[1].write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-length: 3\r\n\r\n")
+            streams[1].write(b"5\r\nhello\r\n0\r\n\r\n")
+            await streams[1].drain()
+
+        upstream.reply = reply
+        status, headers, body = await ask(r, "/proxy/u.a.web/")
+        assert status == 200 and "content-length" not in headers
+        assert b"hello" in body and body.endswith(b"0\r\n\r\n")
+
+
+async def test_an_endless_body_in_the_smallest_parts_leaves_others_their_turn(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as (r, upstream, _):
+
+        async def reply(head: bytes, streams: Streams) -> None:
+            streams[1].write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 50_000)
+            streams[1].write(b"0\r\n\r\n")
+            await streams[1].drain()
+
+        upstream.reply = reply
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        status, _, body = await ask(r, "/proxy/u.a.web/")
+        counting.cancel()
+        assert (status, body.count(b"x")) == (200, 50_000)
+        assert turns >= 50_000 // proxy.PARTS_PER_TURN
+
+
+async def test_one_user_cannot_take_every_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy, "CONNECTIONS_PER_USER", 3)
+    waiting = asyncio.Event()
+    asked = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        head = await reader.readuntil(b"\r\n\r\n")
+        if b"/never" in head:
+            asked += 1
+            if asked == 3:
+                waiting.set()
+            await reader.read()
+        else:
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with running(tmp_path, "/u/a", "/v/a") as (r, _):
+        for name in ("/u/a", "/v/a"):
+            await register(r, "web", task_id=f"{name}/0", address=f":{port}")
+        held = [await send(r, GET.replace(b".web/", b".web/never")) for _ in range(3)]
+        await asyncio.wait_for(waiting.wait(), 20)
+        status, headers, body = await ask(r, "/proxy/u.a.web/")
+        assert status == 503 and b"endpoints of u" in body and headers["retry-after"] == "1"
+        assert (await ask(r, "/proxy/v.a.web/"))[0] == 200, "another user's is reached"
+        for _, writer in held:
+            reset(writer.get_extra_info("socket"))
+            writer.transport.abort()
+        async with asyncio.timeout(20):
+            while (await ask(r, "/proxy/u.a.web/"))[0] != 200:
+                pass
+    server.close()
