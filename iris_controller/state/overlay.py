@@ -50,6 +50,8 @@ class Overlay:
         self.new_jobs: set[str] = set()
         self.new_children: dict[str, dict[str, None]] = {}
         self.deleted_jobs: dict[str, None] = {}
+        self.pruned_tasks: list[tuple[str, int]] = []
+        """Tasks of ended jobs, those with an index below the number; only the database keeps them."""
         self.new_tasks: dict[str, list[Task]] = {}
         self.files: dict[str, dict[str, bytes]] = {}
         """Work directory files of new jobs, by job id and name; only the database keeps them."""
@@ -165,6 +167,7 @@ class Overlay:
         return bool(
             self.jobs
             or self.deleted_jobs
+            or self.pruned_tasks
             or self.new_tasks
             or self.tasks
             or self.attempts
@@ -210,6 +213,10 @@ class Overlay:
                 del self.tasks[key]
             for uid in [a.uid for a in self.attempts.values() if a.job_id == current]:
                 del self.attempts[uid]
+
+    def prune_tasks(self, job_id: str, below: int) -> None:
+        """Removes the stored tasks of an ended job whose index is below that; the job itself stays."""
+        self.pruned_tasks.append((job_id, below))
 
     def set_job(self, job: Job, **values: Any) -> Job:
         new = replace(job, **values)

@@ -28,6 +28,8 @@ class EndedTree:
     incarnation: int
     tasks: int
     """Of the whole tree."""
+    jobs: int = 1
+    """Of the whole tree."""
 
 
 def prune_jobs(o: Overlay, trees: Iterable[EndedTree]) -> int:
@@ -38,8 +40,7 @@ def prune_jobs(o: Overlay, trees: Iterable[EndedTree]) -> int:
     """
     removed = 0
     for tree in trees:
-        job = o.job(tree.job_id)
-        if job is not None and (job.submitted_at_ms != tree.incarnation or not _is_over(o, tree.job_id)):
+        if not _is_over(o, tree):
             continue
         o.delete_job(tree.job_id)
         o.note(
@@ -49,8 +50,26 @@ def prune_jobs(o: Overlay, trees: Iterable[EndedTree]) -> int:
     return removed
 
 
-def _is_over(o: Overlay, job_id: str) -> bool:
-    for current in o.subtree(job_id):
+def prune_part(o: Overlay, tree: EndedTree, tasks: Iterable[tuple[str, int]], job_ids: Iterable[str]) -> bool:
+    """Removes some of a finished tree, so that a large one need not go in one transaction: of some jobs the tasks with an index
+    below the number given, and some jobs that have no others below them. False, and nothing changed, where the tree stays.
+    """
+    if not _is_over(o, tree):
+        return False
+    for job_id, below in tasks:
+        o.prune_tasks(job_id, below)
+    for job_id in job_ids:
+        o.delete_job(job_id)
+    return True
+
+
+def _is_over(o: Overlay, tree: EndedTree) -> bool:
+    root = o.job(tree.job_id)
+    if root is None:
+        return True
+    if root.submitted_at_ms != tree.incarnation:
+        return False
+    for current in o.subtree(tree.job_id):
         job = o.job(current)
         if (job is not None and job.state not in JOB_TERMINAL) or o.model.held.get(current):
             return False

@@ -110,6 +110,7 @@ UPSERT_ENDPOINTS = upsert(
 DELETE_ENDPOINTS = "DELETE FROM endpoints WHERE endpoint_id IN (SELECT value FROM json_each(?))"
 UPSERT_META = "INSERT INTO meta (key, value) VALUES (?,?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 DELETE_JOBS = "DELETE FROM jobs WHERE job_id IN (SELECT value FROM json_each(?))"
+PRUNE_TASKS = "DELETE FROM tasks WHERE job_id = ? AND task_index < ?"
 DELETE_WORKERS = "DELETE FROM workers WHERE worker_id IN (SELECT value FROM json_each(?))"
 SET_METADATA = "UPDATE workers SET metadata_proto=? WHERE worker_id=?"
 DELETE_ATTRIBUTES = "DELETE FROM worker_attributes WHERE worker_id IN (SELECT value FROM json_each(?))"
@@ -124,6 +125,7 @@ FORGET_ANSWERS = "DELETE FROM request_ids WHERE created_at_ms < ?"
 def statements(overlay: Overlay, now_ms: int, forget_before_ms: int | None = None) -> list[Statement]:
     """The batch as one transaction's statements, in an order that respects the foreign keys."""
     found: list[Statement] = []
+    found.extend((PRUNE_TASKS, part) for part in overlay.pruned_tasks)
     if overlay.deleted_jobs:
         found.append((DELETE_JOBS, (json.dumps(list(overlay.deleted_jobs)),)))
     for job_id in sorted(overlay.new_jobs, key=lambda j: (overlay.jobs[j].depth, overlay.jobs[j].submitted_at_ms)):

@@ -30,10 +30,11 @@ from iris_core.wire.gen.iris.v1 import controller_pb2
 from tests.unit.kernel_world import healthy_worker, job_spec
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
     from iris_controller.state.overlay import Overlay
+    from iris_controller.store.writer import Statement
 
 NOW = 1_700_000_000_000
 DAY = 24 * 3_600_000
@@ -180,7 +181,56 @@ async def test_many_go_in_small_batches_those_that_only_the_database_holds_too(
         commits = r.real.commits
         assert await r.pruner().prune() == (9, 0)
         assert r.stored("jobs") == r.stored("tasks") == [] and not r.model.jobs
-        assert r.real.commits - commits == 6, "pages of 4, 4 and 1; batches of 2, 2 | 1, 2, 1 | 1 jobs"
+        assert r.real.commits - commits == 8, (
+            "pages of 4, 4 and 1; batches of 2, 2 | 2, 1, a large one in three | 1 jobs"
+        )
+
+
+async def test_a_large_tree_goes_in_parts_from_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "BATCH_TASKS", 4)
+    monkeypatch.setattr(retention, "BATCH_JOBS", 2)
+    async with rig(tmp_path) as r:
+        await r.add_worker("w")
+        await r.job("/u/a", tasks=3)
+        for name in ("/u/a/x", "/u/a/y", "/u/a/x/deep", "/u/a/z"):
+            await r.job(name, tasks=5 if name.endswith("y") else 1)
+        for name in ("/u/a/x/deep", "/u/a/x", "/u/a/y", "/u/a/z", "/u/a"):
+            await r.finish(name)
+        r.now_ms += 8 * DAY
+        seen: list[tuple[int, int]] = []
+        commit = r.real.commit
+
+        async def watched(statements: Sequence[Statement]) -> None:
+            await commit(statements)
+            seen.append((len(r.stored("jobs")), len(r.stored("tasks"))))
+
+        monkeypatch.setattr(r.real, "commit", watched)
+        assert await r.pruner().prune() == (1, 0)
+        assert seen == [(5, 7), (5, 3), (5, 0), (3, 0), (1, 0), (0, 0)]
+        assert not r.model.jobs and r.stored("task_attempts", "task_id") == []
+
+
+async def test_a_large_tree_that_is_replaced_meanwhile_keeps_the_new_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "BATCH_TASKS", 2)
+    async with rig(tmp_path) as r:
+        await r.add_worker("w")
+        await r.job("/u/a", tasks=5)
+        await r.finish("/u/a")
+        r.now_ms += 8 * DAY
+        commit = r.real.commit
+        again: list[asyncio.Task[None]] = []
+
+        async def watched(statements: Sequence[Statement]) -> None:
+            await commit(statements)
+            if not again:
+                again.append(asyncio.create_task(r.job("/u/a", tasks=4)))
+
+        monkeypatch.setattr(r.real, "commit", watched)
+        assert await r.pruner().prune() == (0, 0)
+        await again[0]
+        assert len(r.stored("tasks")) == 4 and r.model.jobs["/u/a"].num_tasks == 4
 
 
 async def test_a_worker_that_never_comes_back_goes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
