@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from iris_controller.rpc.errors import unavailable
+from iris_controller.rpc.errors import RpcError, unavailable
 from iris_core.model.states import WorkerHealth
 
 if TYPE_CHECKING:
@@ -28,6 +28,13 @@ def take_workers_as_healthy(model: Model) -> None:
             attached=True,
             placeable=True,
         )
+
+
+def refuse_to_store() -> None:
+    """In the place of a check whether the store of bundles may be written to."""
+    raise RpcError(
+        "FAILED_PRECONDITION", "a dry run stores nothing", code="dry_run", hint="submit without a work directory"
+    )
 
 
 def refuse_attach(requests: object, call: Any) -> AsyncIterator[worker_pb2.AttachResponse]:

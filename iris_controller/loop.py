@@ -147,10 +147,7 @@ class ControllerLoop:
 
     async def submit(self, name: str, plan: Plan[T]) -> T:
         """Runs a command and returns its result once it is durable. Raises RpcError."""
-        if self._closing:
-            raise unavailable("the controller is shutting down", code="shutting_down", retry_after_ms=2_000)
-        if self._fenced:
-            raise self._refusal()
+        self.require_writable()
         command: Command[T] = Command(name, plan, asyncio.get_running_loop().create_future())
         self._queue.append(command)
         self._wake.set()
@@ -214,6 +211,13 @@ class ControllerLoop:
             if not command.done.done():
                 command.done.set_exception(self._refusal())
         self._wake.set()
+
+    def require_writable(self) -> None:
+        """Raises UNAVAILABLE when nothing may be written any more."""
+        if self._closing:
+            raise unavailable("the controller is shutting down", code="shutting_down", retry_after_ms=2_000)
+        if self._fenced:
+            raise self._refusal()
 
     def _refusal(self) -> RpcError:
         return unavailable(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from iris_controller.dry_run import refuse_attach
+from iris_controller.dry_run import refuse_attach, refuse_to_store
 from iris_controller.leases import Leases
 from iris_controller.places import Places
 from iris_controller.rpc.attach import WorkerSessions
@@ -62,7 +62,8 @@ class Services:
         config = options.config
         self._dry_run = options.dry_run
         specs = RunSpecs(opened.readers, opened.seal, config.task_env)
-        self.bundles = Bundles(open_store(f"{options.remote_state_dir.rstrip('/')}/bundles"))
+        may_write = refuse_to_store if options.dry_run else loop.require_writable
+        self.bundles = Bundles(open_store(f"{options.remote_state_dir.rstrip('/')}/bundles"), may_write)
         self.sessions = WorkerSessions(
             loop,
             Dispatch(

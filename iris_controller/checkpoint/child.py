@@ -34,7 +34,15 @@ def perform(task: dict[str, Any]) -> dict[str, Any]:
     try:
         store = open_store(task["remote"])
         if task["do"] == "prune":
-            return {"done": prune(store, task["newest_ms"], claim=task["claim"], stage=lambda name: say(stage=name))}
+            return {
+                "done": prune(
+                    store,
+                    task["newest_ms"],
+                    claim=task["claim"],
+                    keep_ms=task["keep_ms"],
+                    stage=lambda name: say(stage=name),
+                )
+            }
         made = write(
             Path(task["database"]),
             Path(task["scratch"]),

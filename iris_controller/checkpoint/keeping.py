@@ -10,6 +10,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Final
 
+from iris_controller.checkpoint.layout import KEEP_MS, LOCAL_KEEP_MS
 from iris_controller.checkpoint.owner import Owner
 from iris_controller.checkpoint.service import Checkpoints, Fence
 
@@ -52,6 +53,7 @@ class Keeping:
             once,
             interval_s=options.checkpoint_interval_s or options.config.checkpoint_interval_s or HOURLY_S,
             last_ms=opened.last_checkpoint_ms,
+            keep_ms=KEEP_MS if options.config.remote_state_dir else LOCAL_KEEP_MS,
             owner=owner,
             dry_run=options.dry_run,
         )

@@ -27,6 +27,9 @@ MAX_MANIFEST_BYTES: Final = 64 << 10
 KEEP_MS: Final = 3 * 86_400_000
 """Older ones are pruned (control-plane §6.3), the newest valid one excepted."""
 
+LOCAL_KEEP_MS: Final = 6 * 3_600_000
+"""The same where they take the room of the state dir itself."""
+
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _EPOCH = re.compile(r"[0-9]{1,15}")
 

@@ -18,7 +18,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from iris_controller.checkpoint import owner as owners
-from iris_controller.checkpoint.layout import SCRATCH, Manifest, folder_of
+from iris_controller.checkpoint.layout import KEEP_MS, SCRATCH, Manifest, folder_of
 from iris_controller.rpc.errors import RpcError, unavailable
 from iris_controller.rpc.once import Once, remember
 from iris_core.wire.gen.iris.v1 import checkpoints_pb2
@@ -58,6 +58,7 @@ class Checkpoints:
         *,
         interval_s: float,
         last_ms: int,
+        keep_ms: int = KEEP_MS,
         owner: Owner | None = None,
         dry_run: bool = False,
     ) -> None:
@@ -68,6 +69,7 @@ class Checkpoints:
         self._once = once
         self._interval_s = interval_s
         self._last_ms = last_ms
+        self._keep_ms = keep_ms
         self._owner = owner
         self._dry_run = dry_run
         self._taking = asyncio.Lock()
@@ -167,9 +169,9 @@ class Checkpoints:
         )
 
     async def _prune(self, newest_ms: int) -> None:
-        outcome = await self._child(do="prune", newest_ms=newest_ms)
+        outcome = await self._child(do="prune", newest_ms=newest_ms, keep_ms=self._keep_ms)
         if outcome.get("done"):
-            log.info("pruned %d checkpoints of more than three days ago", len(outcome["done"]))
+            log.info("pruned %d old checkpoints", len(outcome["done"]))
         elif "done" not in outcome:
             log.warning(
                 "old checkpoints were not pruned: %s", outcome.get("failed") or outcome.get("fenced") or "no answer"

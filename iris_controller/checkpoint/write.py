@@ -87,9 +87,14 @@ def write(
 
 
 def prune(
-    store: ObjectStore, newest_ms: int, *, claim: str, stage: Callable[[str], None] = lambda _: None
+    store: ObjectStore,
+    newest_ms: int,
+    *,
+    claim: str,
+    keep_ms: int = KEEP_MS,
+    stage: Callable[[str], None] = lambda _: None,
 ) -> list[int]:
-    """Removes checkpoints more than three days older than the valid one of `newest_ms`; returns their epochs.
+    """Removes checkpoints that are more than `keep_ms` older than the valid one of `newest_ms`; returns their epochs.
 
     The one that a rollback would restore is kept, however old. The manifest goes first. Raises Fenced, IrisError.
     """
@@ -101,7 +106,7 @@ def prune(
     kept = record.rollback_checkpoint.rstrip("/").rpartition("/")[2] if record is not None else ""
     removed = []
     for epoch, names in found.items():
-        if epoch >= newest_ms - KEEP_MS or str(epoch) == kept:
+        if epoch >= newest_ms - keep_ms or str(epoch) == kept:
             continue
         for name in sorted(names, key=lambda name: name != MANIFEST):
             store.delete(f"{FOLDER}/{epoch}/{name}")

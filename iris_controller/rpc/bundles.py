@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from iris_controller.rpc.dispatch import Call, Router
 from iris_controller.rpc.errors import RpcError, exhausted, invalid, not_found, unavailable
@@ -17,10 +17,12 @@ CHUNK_BYTES = 1024 * 1024
 
 
 class Bundles:
-    """`store` is rooted at the bundles folder; names are `<sha256>.zip` (DESIGN §5.19)."""
+    """`store` is rooted at the bundles folder; names are `<sha256>.zip` (DESIGN §5.19). `may_write` raises RpcError when this
+    controller is not to write there."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, may_write: Callable[[], None] = lambda: None) -> None:
         self._store = store
+        self._may_write = may_write
         self._known: dict[str, int] = {}
 
     def register(self, router: Router) -> None:
@@ -61,6 +63,7 @@ class Bundles:
         check_id(request.bundle_id)
         if len(request.data) > MAX_BUNDLE_BYTES:
             raise invalid("data", f"the bundle has {len(request.data)} bytes, at most {MAX_BUNDLE_BYTES} are allowed")
+        self._may_write()
         call.audit(entity=request.bundle_id, bytes=len(request.data))
         existed = await asyncio.to_thread(self._put, request.bundle_id, request.data)
         return controller_pb2.PutBundleResponse(existed=existed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import shutil
@@ -242,6 +243,10 @@ def test_a_second_controller_on_the_same_remote_state_dir_fences_the_first(tmp_p
                 with pytest.raises(RpcFailed, match="has stopped writing") as refused:
                     launch(client, "/u/lost", ["true"])
                 assert (refused.value.status, refused.value.code) == ("UNAVAILABLE", "fenced")
+                data = b"zip"
+                bundle = controller_pb2.PutBundleRequest(bundle_id=hashlib.sha256(data).hexdigest(), data=data)
+                with pytest.raises(RpcFailed, match="has stopped writing"):
+                    client.call("ControllerService/PutBundle", bundle, controller_pb2.PutBundleResponse)
                 # It can still be read, and still takes nothing away.
                 request = controller_pb2.GetJobStatusRequest(job_id="/u/kept")
                 client.call("ControllerService/GetJobStatus", request, controller_pb2.GetJobStatusResponse)

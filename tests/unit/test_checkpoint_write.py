@@ -170,6 +170,7 @@ def test_old_ones_are_pruned_and_never_the_newest_nor_a_rollbacks(tmp_path: Path
     assert {"controller-state/notes/x", "bundles/x.zip"} <= store.objects.keys()
     removed = [name for verb, name in store.calls if verb == "delete"]
     assert removed[0].endswith(MANIFEST)
+    assert prune(store, epochs[-1], claim="", keep_ms=DAY) == [epochs[4], epochs[3]]
     # If the newest were damaged meanwhile, an older one may be needed.
     store.put(f"{folder_of(epochs[-1])}/{MANIFEST}", b"{")
     with pytest.raises(IrisError):

@@ -44,7 +44,7 @@ def test_the_keys_in_use_become_fields() -> None:
 name: c1
 platform: {local: }
 storage: {local_state_dir: /tmp/s, remote_state_dir: "file:///tmp/r/"}
-controller: {local: {host: "::1", port: 0}}
+controller: {checkpoint_interval_seconds: 600, local: {host: "::1", port: 0}}
 worker_provider: {}
 defaults:
   task_env: {A: "1", B: ""}
@@ -64,7 +64,7 @@ allowed_hosts: [iris.example]
 user_budgets: [{user_ids: [x], budget_limit: 1}]
 """)
     group = config.scale_groups["tpu"]
-    assert config.remote_state_dir == "file:///tmp/r"
+    assert (config.remote_state_dir, config.checkpoint_interval_s) == ("file:///tmp/r", 600)
     assert (config.controller_host, config.port_range, config.cache_dir) == ("::1", (40000, 40010), "/c")
     assert (config.task_env, config.trusted_cidrs, config.admin_users) == (
         {"A": "1", "B": ""},
