@@ -91,10 +91,7 @@ class SchedulerTicker:
 
 def apply_plan(overlay: Overlay, plan: Plan, uid: Callable[[], str], now_ms: int) -> None:
     """Has the kernel do what a slice says; what does not hold any more is left out. `uid` gives a new attempt's each time."""
-    for job_id, index, worker_id, band in plan.assignments:
-        task = overlay.task(job_id, index)
-        if task is not None:
-            kernel.assign(overlay, task, worker_id, uid(), now_ms, band)
+    kernel.assign_all(overlay, plan.assignments, uid, now_ms)
     for gang in plan.gangs:
         kernel.assign_gang(overlay, gang.job_id, [(*place, uid()) for place in gang.places], now_ms, gang.band)
     for eviction in plan.evictions:

@@ -21,7 +21,7 @@ from iris_controller.state.observed import (
     cut,
     reported_state,
 )
-from iris_controller.state.placing import assign, assign_gang
+from iris_controller.state.placing import assign, assign_all, assign_gang
 from iris_controller.state.preempting import displace
 from iris_controller.state.records import Attempt, Charge, Job, Task
 from iris_controller.state.rollup import settle
@@ -36,6 +36,7 @@ __all__ = [
     "FailureKind",
     "Observed",
     "assign",
+    "assign_all",
     "assign_gang",
     "attempts_missing",
     "cancel",

@@ -14,7 +14,7 @@ from iris_controller.state.records import Attempt, Task
 from iris_core.model.states import JOB_TERMINAL, TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from iris_controller.state.overlay import Overlay
     from iris_controller.state.records import Job, Worker
@@ -50,6 +50,30 @@ def assign(
     if job.spec.group_by or _open_worker(o, worker_id) is None:
         return None
     return _bind(o, job, current, worker_id, uid, now_ms, band, displaces)
+
+
+def assign_all(
+    o: Overlay, places: Iterable[tuple[str, int, str, PriorityBand]], uid: Callable[[], str], now_ms: int
+) -> None:
+    """`assign` for each (job id, task index, worker id, band), as a plan gives them by the thousand; `uid` gives a new attempt's.
+
+    What does not hold any more is left out.
+    """
+    jobs: dict[str, Job | None] = {}
+    workers: dict[str, bool] = {}
+    for job_id, index, worker_id, band in places:
+        if job_id not in jobs:
+            found = o.job(job_id)
+            over = found is None or found.state in JOB_TERMINAL or found.spec.group_by
+            jobs[job_id] = None if over else found
+        if worker_id not in workers:
+            workers[worker_id] = _open_worker(o, worker_id) is not None
+        job, task = jobs[job_id], o.task(job_id, index)
+        if job is None or task is None or task.state is not TaskState.PENDING or not workers[worker_id]:
+            continue
+        given = uid()
+        _check_uid(o, given)
+        _bind(o, job, task, worker_id, given, now_ms, band, ())
 
 
 def assign_gang(
