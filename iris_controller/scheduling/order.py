@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from iris_controller.state.budgets import budget_user, effective_band
+from iris_controller.state.desired import withheld
 from iris_core.model.states import TaskState
 
 if TYPE_CHECKING:
@@ -87,8 +88,19 @@ def explain_pending(model: Model, job_id: str) -> str:
 
 
 def explain_task(model: Model, task: Task) -> str:
-    """Why a pending task waits; empty for any other."""
+    """Why a pending task waits, or one that is placed and held back; empty for any other."""
+    if task.state is TaskState.ASSIGNED:
+        return _explain_withheld(model, task)
     return explain_next(model, task.job_id, task.attempt_number) if task.state is TaskState.PENDING else ""
+
+
+def _explain_withheld(model: Model, task: Task) -> str:
+    attempt = model.attempts.get(task.attempt_uid)
+    if attempt is None or not withheld(model, attempt):
+        return ""
+    ending = [model.attempts[uid].task_id for uid in attempt.displaces if uid in model.attempts]
+    more = f" and {len(ending) - 1} more" if len(ending) > 1 else ""
+    return f"placed on {task.worker_id}, waiting for {ending[0]}{more} to end there"
 
 
 def explain_next(model: Model, job_id: str, attempt_number: int) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from iris_controller.scheduling.order import explain_task
 from iris_controller.state import kernel
 from iris_controller.state.desired import StopReason, desired_for, withheld
 from iris_controller.state.observed import Observed
@@ -84,8 +85,10 @@ def test_what_was_placed_is_dispatched_when_the_worker_says_that_the_victim_is_g
     world, uid = world_with_a_victim()
     (placed,) = displace(world, [(LOW, 0, uid)])
     assert withheld(world.model, placed)
+    assert explain_task(world.model, world.task(job_id=HIGH)) == f"placed on w, waiting for {LOW}/0 to end there"
     assert [(d.uid, d.want) for d in desired_for(world.model, "w")] == [(uid, "stop")]
     assert world.observe(uid, S.KILLED)
+    assert explain_task(world.model, world.task(job_id=HIGH)) == ""
     assert "w" in world.changes.dispatch
     assert not withheld(world.model, placed)
     assert [(d.uid, d.want) for d in desired_for(world.model, "w")] == [(placed.uid, "run")]
