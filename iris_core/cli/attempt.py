@@ -8,7 +8,7 @@ import click
 
 from iris_core.cli import output
 from iris_core.cli.lazy import Lazy, LazyGroup
-from iris_core.cli.options import output_option
+from iris_core.cli.options import Seconds, output_option
 
 if TYPE_CHECKING:
     from iris_core.cli.session import Session
@@ -45,9 +45,7 @@ def describe(session: Session, attempt_id: str, how: output.Format) -> None:
 
 @click.command(short_help=COMMANDS["wait"].help)
 @click.argument("attempt_id", metavar="ATTEMPT")
-@click.option(
-    "--timeout", type=click.FloatRange(0), default=0, metavar="S", help="Give up after so many seconds, 0 = never."
-)
+@click.option("--timeout", type=Seconds(), default=0, metavar="S", help="Give up after so many seconds, 0 = never.")
 @click.pass_obj
 def wait(session: Session, attempt_id: str, timeout: float) -> int:
     """Wait until an attempt has ended and print its state; exit 0 only when it SUCCEEDED."""

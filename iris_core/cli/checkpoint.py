@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from iris_core.cli import output
-from iris_core.cli.options import output_option
+from iris_core.cli.options import Seconds, output_option
 
 if TYPE_CHECKING:
     from iris_core.cli.session import Session
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Have the controller save its state now.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(1),
+    type=Seconds(1),
     default=60,
     show_default=True,
     metavar="S",

@@ -13,6 +13,7 @@ import click
 
 from iris_core.cli import output
 from iris_core.cli.lazy import Lazy, LazyGroup
+from iris_core.cli.options import Seconds
 from iris_core.contracts import IrisError, UsageFailed
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def controller() -> None:
 )
 @click.option(
     "--checkpoint-interval",
-    type=click.FloatRange(1, 7 * 86_400),
+    type=Seconds(1, 7 * 86_400),
     metavar="S",
     help="Seconds between checkpoints. Default: from the file, else an hour.",
 )

@@ -93,6 +93,9 @@ def mint(session: Session, name: str, ttl: str, how: output.Format) -> None:
         ttl_ms = int(parse_duration(ttl))
     except ModelError as error:
         raise UsageFailed(f"--ttl: {error.message}", hint=error.hint) from None
+    if ttl_ms < 1_000:
+        # Nothing on the wire is the server's default.
+        raise UsageFailed(f"--ttl {ttl} is less than a second")
     answer = session.client.call(
         "ControllerService/MintEndpointToken",
         pb.MintEndpointTokenRequest(name=name, ttl_ms=ttl_ms),

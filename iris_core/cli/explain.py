@@ -11,6 +11,7 @@ import click
 
 from iris_core.cli import output
 from iris_core.cli.options import headers_option, output_option
+from iris_core.cli.run_options import MAX_REPLICAS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,7 +48,9 @@ def what_if_options(function: F) -> F:
                 help="As if without its constraints on this (repeatable).",
             ),
             click.option("--priority", metavar="BAND", help="As if in this band."),
-            click.option("--replicas", type=click.IntRange(1), metavar="N", help="As if with so many tasks."),
+            click.option(
+                "--replicas", type=click.IntRange(1, MAX_REPLICAS), metavar="N", help="As if with so many tasks."
+            ),
         )
     ):
         function = option(function)

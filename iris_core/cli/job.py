@@ -8,7 +8,7 @@ import click
 
 from iris_core.cli import output
 from iris_core.cli.lazy import Lazy, LazyGroup
-from iris_core.cli.options import gather_ids, headers_option, output_option, stdin_option, watch_option
+from iris_core.cli.options import MOST, Seconds, gather_ids, headers_option, output_option, stdin_option, watch_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ def job() -> None:
     "--filter", "filter_text", default="", metavar="EXPR", help="Only jobs that match, as 'failures>0 user:ada'."
 )
 @click.option(
-    "--limit", type=click.IntRange(0), default=DEFAULT_LIMIT, show_default=True, help="At most so many, 0 = all."
+    "--limit", type=click.IntRange(0, MOST), default=DEFAULT_LIMIT, show_default=True, help="At most so many, 0 = all."
 )
 @output_option()
 @headers_option
@@ -99,9 +99,7 @@ def describe(session: Session, job_id: str, how: output.Format) -> None:
 
 @click.command(short_help=COMMANDS["wait"].help)
 @click.argument("job_id", metavar="JOB")
-@click.option(
-    "--timeout", type=click.FloatRange(0), default=0, metavar="S", help="Give up after so many seconds, 0 = never."
-)
+@click.option("--timeout", type=Seconds(), default=0, metavar="S", help="Give up after so many seconds, 0 = never.")
 @click.pass_obj
 def wait(session: Session, job_id: str, timeout: float) -> int:
     """Wait until a job has ended and print its state; exit 0 only when it SUCCEEDED."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from iris_core.cli import output
-from iris_core.cli.options import output_option
+from iris_core.cli.options import LAST_MS, MOST, Seconds, output_option
 from iris_core.contracts import IrisError, UsageFailed
 
 if TYPE_CHECKING:
@@ -51,15 +51,19 @@ def log_options(function: F) -> F:
     for option in reversed(
         [
             click.option("-f", "--follow", is_flag=True, help="Go on until it has ended."),
-            click.option("--since-ms", type=click.IntRange(0), metavar="MS", help="Only lines after this epoch time."),
             click.option(
-                "--since-seconds", type=click.FloatRange(0), metavar="S", help="Only lines of the last S seconds."
+                "--since-ms", type=click.IntRange(0, LAST_MS), metavar="MS", help="Only lines after this epoch time."
+            ),
+            click.option("--since-seconds", type=Seconds(), metavar="S", help="Only lines of the last S seconds."),
+            click.option(
+                "--until-ms",
+                type=click.IntRange(0, LAST_MS),
+                default=0,
+                metavar="MS",
+                help="Only lines before this epoch time.",
             ),
             click.option(
-                "--until-ms", type=click.IntRange(0), default=0, metavar="MS", help="Only lines before this epoch time."
-            ),
-            click.option(
-                "--max-lines", type=click.IntRange(0), default=0, metavar="N", help="At most N lines, 0 = 1000."
+                "--max-lines", type=click.IntRange(0, MOST), default=0, metavar="N", help="At most N lines, 0 = 1000."
             ),
             click.option("--tail/--no-tail", default=True, show_default=True, help="The last lines, or the first."),
             click.option(

@@ -17,6 +17,25 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
+YEAR_S = 31_536_000
+MOST = 2**31 - 1
+"""Of what is counted; more does not fit into a request."""
+LAST_MS = 2**53
+"""Of an epoch time."""
+
+
+class Seconds(click.FloatRange):
+    """A time in seconds, at most a year. "nan" passes a plain range, being neither less nor more than anything."""
+
+    def __init__(self, least: float = 0, most: float = YEAR_S) -> None:
+        super().__init__(least, most)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found: float = super().convert(value, param, ctx)
+        if found != found:
+            self.fail(f"{value} is no number.", param, ctx)
+        return found
+
 
 def output_option(*formats: str) -> Callable[[F], F]:
     """`-o/--output`, of those formats or all; the JSON ones make errors JSON too."""

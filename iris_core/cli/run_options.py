@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from iris_core.cli.options import Seconds
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -18,7 +20,6 @@ F = TypeVar("F", bound="Callable[..., Any]")
 POLICIES: Final = ("replace", "error", "keep", "recreate")
 CHILDREN: Final = ("terminate-children", "preserve-children")
 MAX_REPLICAS: Final = 10_000
-YEAR_S: Final = 31_536_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def _count(name: str, most: int, help_text: str, **more: Any) -> Callable[[F], F
 
 
 def _seconds(name: str, parameter: str, help_text: str) -> Callable[[F], F]:
-    return click.option(name, parameter, type=click.FloatRange(0, YEAR_S), default=0, metavar="S", help=help_text)
+    return click.option(name, parameter, type=Seconds(), default=0, metavar="S", help=help_text)
 
 
 def _many(name: str, parameter: str, metavar: str, help_text: str) -> Callable[[F], F]:

@@ -10,7 +10,15 @@ import click
 
 from iris_core.cli import output
 from iris_core.cli.lazy import Lazy, LazyGroup
-from iris_core.cli.options import CommandAfterDashes, command_words, headers_option, output_option, watch_option
+from iris_core.cli.options import (
+    YEAR_S,
+    CommandAfterDashes,
+    Seconds,
+    command_words,
+    headers_option,
+    output_option,
+    watch_option,
+)
 from iris_core.cli.session import session_of
 from iris_core.contracts import IrisError
 
@@ -73,9 +81,7 @@ def describe(session: Session, task_id: str, how: output.Format) -> None:
 
 @click.command(short_help=COMMANDS["wait"].help)
 @click.argument("task_id", metavar="TASK")
-@click.option(
-    "--timeout", type=click.FloatRange(0), default=0, metavar="S", help="Give up after so many seconds, 0 = never."
-)
+@click.option("--timeout", type=Seconds(), default=0, metavar="S", help="Give up after so many seconds, 0 = never.")
 @click.pass_obj
 def wait(session: Session, task_id: str, timeout: float) -> int:
     """Wait until a task has ended and print its state; exit 0 only when it SUCCEEDED."""
@@ -114,7 +120,7 @@ class ExecCommand(CommandAfterDashes):
 @click.argument("target", metavar="TASK")
 @click.option(
     "--timeout",
-    type=click.IntRange(-1),
+    type=click.IntRange(-1, YEAR_S),
     default=60,
     show_default=True,
     metavar="S",

@@ -95,6 +95,13 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         ("job run --user= -- true", "user is empty"),
         ("job run --job-name= -- true", "job name is empty"),
         ("job run --replicas 100001 -- true", "is not in the range"),
+        ("job run --timeout nan -- true", "nan is no number"),
+        ("job wait /u/j --timeout nan", "nan is no number"),
+        (f"job explain /u/j --replicas {10**20}", "is not in the range"),
+        (f"user budget set u --limit {10**20} --max-band batch", "is not in the range"),
+        ("endpoints mint /u/j/web --ttl 0", "--ttl 0 is less than a second"),
+        ("endpoints mint /u/j/web --ttl 999ms", "--ttl 999ms is less than a second"),
+        (f"rpc controller set-user-budget --user-id u --budget-limit {10**20}", "not a SetUserBudgetRequest"),
         ("rpc controller get-schedule", "has no method 'get-schedule'"),
         ("rpc controller get-job-status --json {", "not a GetJobStatusRequest"),
         ("rpc controller get-job-status --json {\"jobb\":1}", "no field named \"jobb\""),
@@ -215,6 +222,22 @@ def test_every_command_and_option_is_explained(path: str, context: click.Context
         found = command.get_command(context, name)  # type: ignore[attr-defined]
         assert found.name == name
         assert lazy.help.rstrip(".") in (found.short_help or found.help).replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("path", "context"), [(path, at) for path, at in commands() if not path.startswith("iris-core rpc ")]
+)
+def test_a_number_has_a_range_and_no_number_is_none(path: str, context: click.Context) -> None:
+    """What no request can carry is told where it is typed."""
+    for param in context.command.params:
+        kind = param.type
+        if not isinstance(kind, click.types.IntParamType | click.types.FloatParamType):
+            continue
+        assert isinstance(kind, click.IntRange | click.FloatRange), f"{path} {param.name}"
+        assert kind.max is not None and kind.max <= 2**53, f"{path} {param.name} has no upper end"
+        for text in ("nan", "inf", "1" + "0" * 40):
+            with pytest.raises(click.BadParameter):
+                kind.convert(text, param, context)
 
 
 def test_the_page_of_the_command_line_is_current() -> None:
