@@ -46,6 +46,8 @@ log = logging.getLogger("iris.autoscaler")
 CREATES_PER_MINUTE: Final = 60
 GAP_S: Final = 0.5
 """Least time between two evaluations."""
+DEMAND_S: Final = 0.0007
+"""The same for each waiting job: one takes some 35 µs of the loop, so that a long queue costs a twentieth of it at most."""
 WATCH_S: Final = 2.0
 """How often the provider is asked while something of its comes or goes."""
 PROBE_EVERY_S: Final = 9.5
@@ -127,8 +129,9 @@ class Autoscaler:
             while True:
                 self._wake.clear()
                 await self._try()
-                await self._clock.sleep(GAP_S)
-                await self._until_woken(max(0.0, self._next_look() - GAP_S))
+                gap = max(GAP_S, DEMAND_S * len(self.last.demands))
+                await self._clock.sleep(gap)
+                await self._until_woken(max(0.0, self._next_look() - gap))
         finally:
             await self.close()
 
