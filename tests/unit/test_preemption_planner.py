@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,9 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from iris_controller.scheduling.order import band_now
+from iris_controller.scheduling.plans import Eviction
 from iris_controller.state import kernel
-from iris_controller.state.budgets import Budget
+from iris_controller.state.budgets import Budget, task_value
 from iris_controller.state.desired import withheld
+from iris_controller.state.records import Attempt
 from iris_controller.state.submit import NewJob, admit
 from iris_controller.ticker import apply_plan
 from iris_core.model.bands import PriorityBand
@@ -495,17 +499,89 @@ def settle(world: World) -> None:
                 task = world.task(index, job_id)
                 assert task.attempt_uid == uid and task.state in ACTIVE
                 assert eviction.band.outranks(task.band)
+        if plan.evictions and not plan.assignments and not plan.gangs:
+            check_cheapest(world, plan.evictions[0])
         with world.batch() as o:
             apply_plan(o, plan, world.uid, world.now_ms)
             placed = [a for a in o.attempts.values() if a.uid not in world.model.attempts]
             assert len(placed) == plan.size, "the kernel refused what was planned"
         world.take_reasons(plan.reasons)
         check_dispatched(world)
-        if plan.done:
+        if plan.done and not plan.size:
             break
     else:
         raise AssertionError("the planner does not come to rest")
+    for job_id in world.model.pending:
+        found = options(world, job_id, band_now(world.model, world.job(job_id)))
+        assert not found, f"{job_id} waits, and {found[0]} would help"
+        assert not could_come_whole(world, job_id), f"the gang {job_id} waits, and evictions would help"
     assert all(world.model.reasons.get(job_id) for job_id in world.model.pending)
+
+
+def options(world: World, job_id: str, band: PriorityBand) -> list[tuple[int, int, str]]:
+    """Every way in which one task of a job that is no gang comes to a worker: rank and value of who goes, and the worker."""
+    model, job = world.model, world.job(job_id)
+    if job.spec.group_by:
+        return []
+    found = []
+    wanted = job.spec.resources.cpu_millicores
+    lower = any(band.outranks(model.tasks[a.job_id][a.task_index].band) for a in model.attempts.values() if is_on(a))
+    for worker_id, worker in model.workers.items():
+        here = list(model.attempts_on(worker_id))
+        free = worker.total.cpu_millicores - sum(a.resources.cpu_millicores for a in here)
+        if free >= wanted:
+            found.append((-1, 0, worker_id))
+        free += sum(a.resources.cpu_millicores for a in here if not is_on(a))
+        if lower and free >= wanted:
+            found.append((0, 0, worker_id))
+        for attempt in here:
+            if not is_on(attempt):
+                continue
+            victim, task = model.jobs[attempt.job_id], model.tasks[attempt.job_id][attempt.task_index]
+            spared = victim.user_id == job.user_id and not job.spec.band.outranks(victim.spec.band)
+            may_go = band.outranks(task.band) and not victim.spec.group_by and not spared
+            if may_go and free + attempt.resources.cpu_millicores >= wanted:
+                found.append((task.band.rank(), task_value(attempt.resources), worker_id))
+    return found
+
+
+def could_come_whole(world: World, job_id: str) -> bool:
+    """Whether a gang would have room in some group if everything went that may."""
+    model, job = world.model, world.job(job_id)
+    band, wanted = band_now(model, job), job.spec.resources.cpu_millicores
+    if not job.spec.group_by:
+        return False
+
+    def may_go(attempt: Attempt) -> bool:
+        victim = model.jobs[attempt.job_id]
+        if victim.user_id == job.user_id and not job.spec.band.outranks(victim.spec.band):
+            return False
+        mates = (
+            model.tasks[attempt.job_id] if victim.spec.group_by else [model.tasks[attempt.job_id][attempt.task_index]]
+        )
+        return all(band.outranks(mate.band) for mate in mates if mate.state in ACTIVE)
+
+    lower = any(band.outranks(model.tasks[a.job_id][a.task_index].band) for a in model.attempts.values() if is_on(a))
+    room: Counter[object] = Counter()
+    for worker_id, worker in model.workers.items():
+        stay = [a for a in model.attempts_on(worker_id) if not lower or (is_on(a) and not may_go(a))]
+        free = worker.total.cpu_millicores - sum(a.resources.cpu_millicores for a in stay)
+        room[worker.attributes["tpu-name"]] += free >= wanted
+    return max(room.values()) >= len(model.pending[job_id])
+
+
+def is_on(attempt: Attempt) -> bool:
+    return attempt.state in ACTIVE
+
+
+def check_cheapest(world: World, eviction: Eviction) -> None:
+    """What a slice evicts first is the least that helps."""
+    found = options(world, eviction.job_id, eviction.band)
+    if found:
+        cheapest = min(found)
+        gone = [world.model.attempts[uid] for _, _, uid in eviction.victims]
+        cost = [(world.task(a.task_index, a.job_id).band.rank(), task_value(a.resources)) for a in gone] or [(0, 0)]
+        assert cost == [cheapest[:2]], f"{eviction} instead of {cheapest}"
 
 
 def check_dispatched(world: World) -> None:
