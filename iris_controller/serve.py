@@ -123,6 +123,7 @@ class Controller:
         services = Services(options, opened, self.loop, self.finelog, self.boot_id, now_ms(), self.problems)
         services.register(self.router)
         self.keeping = Keeping(options, self.state, opened, self.loop, services.once, remote, self._stop_acting)
+        self._opened.append(self.keeping.let_go)
         self.keeping.register(self.router)
         self.sessions, self.hub = services.sessions, services.hub
         self.leases, self.machine_calls = services.leases, services.autoscaler

@@ -55,6 +55,7 @@ class Keeping:
             last_ms=opened.last_checkpoint_ms,
             keep_ms=KEEP_MS if options.config.remote_state_dir else LOCAL_KEEP_MS,
             owner=owner,
+            claim=self._fence.claimed if self._fence is not None else None,
             dry_run=options.dry_run,
         )
 
@@ -74,7 +75,11 @@ class Keeping:
             found.insert(0, self._fence.problem())
         return [problem for problem in found if problem]
 
-    async def close(self) -> None:
+    def let_go(self) -> None:
+        """Ends the thread that watches the claim."""
         if self._fence is not None:
             self._fence.close()
+
+    async def close(self) -> None:
+        self.let_go()
         await self._checkpoints.close()

@@ -82,7 +82,8 @@ class Owner:
         self._me = {"claim": self.claim, "host": socket.gethostname(), "pid": pid, "state_dir": state_dir}
         self._wall_ms = wall_ms
         self._generation = ""
-        self._claimed = False
+        self.claimed = False
+        """Whether it was ever ours."""
 
     def take(self) -> Claim | None:
         """Claims the remote state dir from whoever had it, and returns that claim.
@@ -106,14 +107,14 @@ class Owner:
         raise Fenced(f"{OWNER} in {self._store.url} is claimed by others all the time")
 
     def _is_ours(self, generation: str) -> None:
-        self._generation, self._claimed, self.problem = generation, True, ""
+        self._generation, self.claimed, self.problem = generation, True, ""
 
     def check(self) -> None:
         """Looks whether the claim still stands, or claims for the first time. Sets `lost` or `problem`; raises nothing."""
         if self.lost:
             return
         try:
-            if not self._claimed:
+            if not self.claimed:
                 self.take()
                 return
             info = self._store.stat(OWNER)

@@ -41,13 +41,15 @@ LONGEST_S: Final = 900.0
 RETRY_S: Final = 60.0
 FIRST_S: Final = 300.0
 """After the start of a controller that never had one."""
+CLAIM_S: Final = 10.0
 SOON_S: Final = 10.0
 """After the start of a controller whose last one is older than the interval."""
 META: Final = "last_checkpoint_epoch_ms"
 
 
 class Checkpoints:
-    """See the module. `remote` is the URL of the remote state dir; `owner` is None where nobody else can reach it."""
+    """See the module. `remote` is the URL of the remote state dir; `owner` is None where nobody else can reach it, and `claim` is set
+    once it has claimed it."""
 
     def __init__(
         self,
@@ -60,6 +62,7 @@ class Checkpoints:
         last_ms: int,
         keep_ms: int = KEEP_MS,
         owner: Owner | None = None,
+        claim: asyncio.Event | None = None,
         dry_run: bool = False,
     ) -> None:
         self._loop = loop
@@ -71,6 +74,7 @@ class Checkpoints:
         self._last_ms = last_ms
         self._keep_ms = keep_ms
         self._owner = owner
+        self._claim = claim
         self._dry_run = dry_run
         self._taking = asyncio.Lock()
         self._changes = -1
@@ -118,6 +122,7 @@ class Checkpoints:
             raise RpcError("FAILED_PRECONDITION", "a dry run takes no checkpoints", code="dry_run")
         async with self._taking:
             changes = self._loop.stats.changes
+            await self._claimed()
             made = await self._make()
             response = checkpoints_pb2.BeginCheckpointResponse(
                 checkpoint_path=f"{self._remote}/{folder_of(made.epoch_ms)}",
@@ -141,6 +146,12 @@ class Checkpoints:
         self._pruning.add(task)
         task.add_done_callback(self._pruning.discard)
         return response
+
+    async def _claimed(self) -> None:
+        """A controller that has just started may not have claimed the remote state dir yet, where an earlier claim still stands."""
+        if self._claim is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._claim.wait(), CLAIM_S)
 
     async def _make(self) -> Manifest:
         try:
@@ -232,6 +243,7 @@ class Fence:
         self._loop = loop
         self._writer = writer
         self._stop_acting = stop_acting
+        self.claimed = asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
         self._closing = threading.Event()
         self._looked_at = time.monotonic()
@@ -245,9 +257,13 @@ class Fence:
         while not self._closing.is_set():
             self._owner.check()
             self._looked_at = time.monotonic()
-            if self._owner.lost:
-                with contextlib.suppress(RuntimeError):
+            # The loop may have been closed meanwhile.
+            with contextlib.suppress(RuntimeError):
+                if self._owner.claimed:
+                    running.call_soon_threadsafe(self.claimed.set)
+                if self._owner.lost:
                     running.call_soon_threadsafe(self._lost)
+            if self._owner.lost:
                 return
             self._closing.wait(owners.CHECK_S)
 
