@@ -25,6 +25,8 @@ def fill(into: explain_pb2.Explanation, found: Explanation, may_see: Callable[[s
     into.fits = funnel.fits
     into.capable = funnel.capable
     into.released = funnel.released
+    whole = asked.size if any(not group.missing for group in funnel.groups) else 0
+    into.room = whole if asked.group_by else funnel.room
     into.funnel.extend(_step(step) for step in funnel.steps)
     into.preferences.extend(explain_pb2.Preference(wants=p.wants, met=p.met) for p in funnel.preferences)
     into.group_by = asked.group_by

@@ -125,7 +125,7 @@ def explain(view: ClusterView, job: Job, tasks: int, scale_groups: Sequence[Grou
     where = place(view, job)
     verdict = verdict_of(asked, funnel, scale_groups)
     return Explanation(
-        cause=cause_of(asked, funnel) + _turn(verdict, where),
+        cause=cause_of(asked, funnel) + _part(asked, funnel, tasks) + _turn(verdict, where),
         verdict=verdict,
         asked=asked,
         funnel=funnel,
@@ -209,6 +209,11 @@ def cause_of(asked: Asked, funnel: Funnel) -> str:
     if funnel.released:
         return f"{_count(funnel.released, 'worker')} will have room once ended attempts are confirmed gone; {_short(funnel, step)}"
     return _short(funnel, step)
+
+
+def _part(asked: Asked, funnel: Funnel, tasks: int) -> str:
+    """That there is room for some of the tasks and not for all."""
+    return f": for {funnel.room} of {tasks} tasks" if not asked.group_by and 0 < funnel.room < tasks else ""
 
 
 def _unmet(funnel: Funnel, step: Step) -> str:

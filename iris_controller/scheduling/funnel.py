@@ -33,6 +33,9 @@ SLOTS: Final = "building slots"
 """Names of steps; the accelerator's is its kind, `gpu` or `tpu`."""
 
 
+UNBOUNDED: Final = 2**31 - 1
+"""Tasks that ask for nothing fit without an end."""
+
 Held = tuple[int, int, int, int, int]
 """What unfinished attempts hold on one worker: millicores, bytes, GPUs, TPU chips, setup slots."""
 
@@ -131,6 +134,8 @@ class Funnel:
     fits: int
     capable: int
     released: int
+    room: int = UNBOUNDED
+    """Tasks that the workers that fit would take all together."""
     preferences: tuple[Preference, ...] = ()
     groups: tuple[GangGroup, ...] = ()
     """Of a gang: those that could take it whole when idle first, of them the one that lacks least."""
@@ -209,6 +214,7 @@ def count(judged: Judged) -> Funnel:
         fits=len(fitting),
         capable=sum(judged.capable),
         released=_released(judged.view, asked),
+        room=min(UNBOUNDED, sum(_takes(judged.requirements, w) for w in fitting)),
         preferences=tuple(
             Preference(str(c), sum(c.matches(workers[w].attributes) for w in fitting))
             for c in asked.constraints
@@ -219,6 +225,11 @@ def count(judged: Judged) -> Funnel:
 
 
 # Requirements -------------------------------------------------------------------------------------------------
+
+
+def _takes(requirements: Sequence[Requirement], w: int) -> int:
+    """How many tasks one worker that fits would take."""
+    return min((r.free[w] // r.needed for r in requirements if r.free is not None and r.needed > 0), default=UNBOUNDED)
 
 
 def _requirements(view: FleetView, asked: Asked) -> Iterable[Requirement]:

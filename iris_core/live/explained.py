@@ -28,6 +28,8 @@ VERDICTS: Final = {
 """By `ExplainVerdict`, of what was submitted."""
 WOULD: Final = {1: "would run now", 2: "would wait until there is room", 3: VERDICTS[3], 5: "would end at once"}
 """Of what was not."""
+PART: Final = {VERDICTS[1]: "there is room now for a part", WOULD[1]: "a part would run now"}
+"""Of what has more waiting tasks than there is room for."""
 
 
 _SHORT: Final = 8
@@ -46,7 +48,8 @@ class Table:
 def verdict_text(found: pb.Explanation) -> str:
     """The verdict in words; an unknown one shows as its number."""
     words = VERDICTS if found.state and not found.what_if else WOULD | {4: VERDICTS[4]}
-    return words.get(found.verdict, str(found.verdict))
+    text = words.get(found.verdict, str(found.verdict))
+    return PART.get(text, text) if 0 < found.room < found.pending else text
 
 
 def facts(found: pb.Explanation) -> list[tuple[str, str]]:

@@ -158,6 +158,19 @@ def test_the_funnel_is_what_a_recount_says_and_what_the_planner_does(
         assert funnel.capable == 0
 
 
+@settings(max_examples=100, deadline=None)
+@given(WORKERS, HOLDS, SPECS, st.integers(2, 30))
+def test_there_is_room_for_as_many_tasks_as_are_then_placed(
+    workers: list[dict[str, Any]], holds: list[Resources], spec: Any, tasks: int
+) -> None:
+    world = busy_world(workers, holds, 0)
+    world.submit("/u/many", tasks=tasks, spec=spec)
+    found = explained(world, "/u/many")
+    placed = [worker for job, _, worker in world.plan() if job == "/u/many"]
+    assert len(placed) == min(tasks, found.funnel.room), found.cause
+    assert (f"for {len(placed)} of {tasks} tasks" in found.cause) == (0 < len(placed) < tasks)
+
+
 @settings(max_examples=150, deadline=None)
 @given(WORKERS, HOLDS, SPECS, st.integers(1, 4))
 def test_a_gang_that_fits_is_placed_and_its_groups_are_counted(

@@ -150,7 +150,7 @@ class ScaleGroupVerdict(_message.Message):
     def __init__(self, scale_group: _Optional[str] = ..., verdict: _Optional[str] = ..., reason: _Optional[str] = ..., can_ever: _Optional[bool] = ...) -> None: ...
 
 class Explanation(_message.Message):
-    __slots__ = ("subject", "verdict", "cause", "notes", "what_if", "state", "tasks", "pending", "resources", "constraints", "workers", "fits", "capable", "released", "funnel", "preferences", "group_by", "gang_size", "groups", "groups_total", "blocked", "place", "scheduler_reason", "warnings", "revision", "scale_groups")
+    __slots__ = ("subject", "verdict", "cause", "notes", "what_if", "state", "tasks", "pending", "resources", "constraints", "workers", "fits", "capable", "released", "funnel", "preferences", "group_by", "gang_size", "groups", "groups_total", "blocked", "place", "scheduler_reason", "warnings", "revision", "scale_groups", "room")
     SUBJECT_FIELD_NUMBER: _ClassVar[int]
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
@@ -177,6 +177,7 @@ class Explanation(_message.Message):
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     SCALE_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    ROOM_FIELD_NUMBER: _ClassVar[int]
     subject: str
     verdict: ExplainVerdict
     cause: str
@@ -203,4 +204,5 @@ class Explanation(_message.Message):
     warnings: _containers.RepeatedScalarFieldContainer[str]
     revision: _common_pb2.Revision
     scale_groups: _containers.RepeatedCompositeFieldContainer[ScaleGroupVerdict]
-    def __init__(self, subject: _Optional[str] = ..., verdict: _Optional[_Union[ExplainVerdict, str]] = ..., cause: _Optional[str] = ..., notes: _Optional[_Iterable[str]] = ..., what_if: _Optional[_Iterable[str]] = ..., state: _Optional[str] = ..., tasks: _Optional[int] = ..., pending: _Optional[int] = ..., resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., constraints: _Optional[_Iterable[_Union[_common_pb2.Constraint, _Mapping]]] = ..., workers: _Optional[int] = ..., fits: _Optional[int] = ..., capable: _Optional[int] = ..., released: _Optional[int] = ..., funnel: _Optional[_Iterable[_Union[FunnelStep, _Mapping]]] = ..., preferences: _Optional[_Iterable[_Union[Preference, _Mapping]]] = ..., group_by: _Optional[str] = ..., gang_size: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GangGroup, _Mapping]]] = ..., groups_total: _Optional[int] = ..., blocked: _Optional[_Iterable[_Union[BlockedWorker, _Mapping]]] = ..., place: _Optional[_Union[QueuePlace, _Mapping]] = ..., scheduler_reason: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ..., revision: _Optional[_Union[_common_pb2.Revision, _Mapping]] = ..., scale_groups: _Optional[_Iterable[_Union[ScaleGroupVerdict, _Mapping]]] = ...) -> None: ...
+    room: int
+    def __init__(self, subject: _Optional[str] = ..., verdict: _Optional[_Union[ExplainVerdict, str]] = ..., cause: _Optional[str] = ..., notes: _Optional[_Iterable[str]] = ..., what_if: _Optional[_Iterable[str]] = ..., state: _Optional[str] = ..., tasks: _Optional[int] = ..., pending: _Optional[int] = ..., resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., constraints: _Optional[_Iterable[_Union[_common_pb2.Constraint, _Mapping]]] = ..., workers: _Optional[int] = ..., fits: _Optional[int] = ..., capable: _Optional[int] = ..., released: _Optional[int] = ..., funnel: _Optional[_Iterable[_Union[FunnelStep, _Mapping]]] = ..., preferences: _Optional[_Iterable[_Union[Preference, _Mapping]]] = ..., group_by: _Optional[str] = ..., gang_size: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GangGroup, _Mapping]]] = ..., groups_total: _Optional[int] = ..., blocked: _Optional[_Iterable[_Union[BlockedWorker, _Mapping]]] = ..., place: _Optional[_Union[QueuePlace, _Mapping]] = ..., scheduler_reason: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ..., revision: _Optional[_Union[_common_pb2.Revision, _Mapping]] = ..., scale_groups: _Optional[_Iterable[_Union[ScaleGroupVerdict, _Mapping]]] = ..., room: _Optional[int] = ...) -> None: ...
