@@ -142,7 +142,8 @@ async def test_a_quota_shows_in_the_status_and_in_the_query_of_the_manual(tmp_pa
         assert "Quota 'CPUS' exceeded" in unmet[0].reason
 
 
-async def test_an_operator_makes_and_deletes_a_slice(tmp_path: Path) -> None:
+async def test_an_operator_makes_and_deletes_a_slice(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "iris.audit")
     async with cluster(tmp_path) as c:
         with pytest.raises(RpcFailed, match="no scale group 'cpus'") as caught:
             await c.rig.call("CreateSlice", pb.CreateSliceRequest(scale_group="cpus"), pb.CreateSliceResponse)
@@ -175,6 +176,8 @@ async def test_an_operator_makes_and_deletes_a_slice(tmp_path: Path) -> None:
         assert moved.state != common_pb2.JOB_STATE_FAILED
         await c.rig.until_state("/u/a", common_pb2.JOB_STATE_RUNNING)
         assert len(c.machines.created) == 2, "the work it lost brings one of the autoscaler's own"
+    for event in ("slice_created", "slice_ready", "slice_deleted", "slice_pruned"):
+        assert caplog.text.count(f"event={event} entity={name} ") == 1, event
 
 
 async def test_a_machines_log_is_found_by_its_worker(tmp_path: Path) -> None:

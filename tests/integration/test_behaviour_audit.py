@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import sys
 from collections.abc import Iterable
@@ -46,6 +47,10 @@ EVENTS = {
     "task_retry entity=/u/staged/0",
     "budget_set entity=ann",
     "endpoint_registered entity=/u/a/web",
+    "endpoint_expired entity=/u/a/short",
+    "endpoint_removed entity=/u/a/taken",
+    "endpoint_token_minted entity=/u/a/web",
+    "bundle_stored entity=" + hashlib.sha256(b"x").hexdigest(),
     "checkpoint_taken",
 }
 STAGING = worker_pb2.FAILURE_KIND_STAGING
@@ -62,10 +67,29 @@ async def kick(r: Rig, task: str, state: common_pb2.TaskState) -> None:
     assert answer.results[0].queued, answer.results[0].detail
 
 
+async def endpoints(r: Rig) -> None:
+    """One that stays and has a link to it, one that is taken back, and one whose lease ends."""
+    link = endpoints_pb2.ENDPOINT_ACCESS_LINK
+    for name, lease_ms in (("web", 0), ("taken", 0), ("short", 1_000)):
+        request = endpoints_pb2.RegisterEndpointRequest(
+            name=name, address="127.0.0.1:1", task_id="/u/a/0", endpoint_id=name, lease_ms=lease_ms, access=link
+        )
+        await r.call("RegisterEndpoint", request, endpoints_pb2.RegisterEndpointResponse)
+    mint = endpoints_pb2.MintEndpointTokenRequest(name="/u/a/web")
+    await r.call("MintEndpointToken", mint, endpoints_pb2.MintEndpointTokenResponse)
+    unregister = endpoints_pb2.UnregisterEndpointRequest(endpoint_id="taken")
+    await r.call("UnregisterEndpoint", unregister, endpoints_pb2.UnregisterEndpointResponse)
+    async with asyncio.timeout(30):
+        while "short" in r.controller.model.endpoints:
+            await r.controller.loop.next_commit(0.5)
+
+
 async def provoke(r: Rig) -> None:
     """One of each."""
     budget = budgets_pb2.SetUserBudgetRequest(user_id="ann", budget_limit=5)
     await r.call("SetUserBudget", budget, budgets_pb2.SetUserBudgetResponse)
+    bundle = controller_pb2.PutBundleRequest(bundle_id=hashlib.sha256(b"x").hexdigest(), data=b"x")
+    await r.call("PutBundle", bundle, controller_pb2.PutBundleResponse)
     await r.launch("/u/late", scheduling_timeout_ms=1)
     await r.until_state("/u/late", common_pb2.JOB_STATE_UNSCHEDULABLE)
     async with r.worker("w1", run_on) as first:
@@ -73,8 +97,7 @@ async def provoke(r: Rig) -> None:
             await r.launch(name)
             await r.until_state(name, RUNNING)
         await first.until(lambda w: len(w.seen) == 3)
-        endpoint = endpoints_pb2.RegisterEndpointRequest(name="web", address="127.0.0.1:1", task_id="/u/a/0")
-        await r.call("RegisterEndpoint", endpoint, endpoints_pb2.RegisterEndpointResponse)
+        await endpoints(r)
         await r.cancel("/u/cancelled")
         complete = controller_pb2.CompleteJobRequest(job_id="/u/completed")
         await r.call("CompleteJob", complete, controller_pb2.CompleteJobResponse)

@@ -85,6 +85,9 @@ def test_exec_runs_beside_the_task_and_returns_its_code(cluster: LocalCluster) -
     late = cluster.cli("task", "exec", "/t/execme/0", "--timeout", "1", "--", "sleep", "50")
     assert late.code == 1
     assert late.seconds < 20
+    deadline = time.monotonic() + 20
+    while "entity=/t/execme/0" not in cluster.cli("process", "logs", "--substring", "event=task_exec").out:
+        assert time.monotonic() < deadline
 
 
 def test_what_exec_left_in_the_background_ends_with_the_attempt(cluster: LocalCluster) -> None:

@@ -56,3 +56,27 @@ def test_every_section_has_a_row(section: str) -> None:
 @pytest.mark.parametrize("event", MANUALS_EVENTS)
 def test_every_event_of_the_manual_has_a_test_or_a_reason(event: str) -> None:
     assert f"`{event}`" in PAGE.partition("## Audit events")[2]
+
+
+def written_events() -> set[str]:
+    """Every audit event that the controller and its workers can write, read off the code."""
+    from iris_controller.rpc.roles import ACCESS
+
+    found = {access.action for access in ACCESS.values() if access.action}
+    for path in (ROOT / "iris_controller").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call):
+                continue
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            said = node.args[:1] if name in ("note", "note_often", "audit") else []
+            said += [k.value for k in node.keywords if name in ("end_job", "end_tree") and k.arg == "action"]
+            for value in (inner for word in said for inner in ast.walk(word)):
+                if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    found.add(value.value)
+    return {event for event in found if re.fullmatch(r"[a-z]+(_[a-z]+)*", event)}
+
+
+def test_no_event_is_missing_from_the_page() -> None:
+    events = written_events()
+    assert {"job_submitted", "job_cancelled", "task_exec", "worker_failed", "reconcile_rpc_failed"} <= events
+    assert {event for event in events if f"`{event}`" not in PAGE.partition("## Audit events")[2]} == set()
