@@ -26,6 +26,7 @@ from typing import Final
 
 from iris_core.contracts import IrisError
 from providers.local.processes import Known, kept_environment, read_record, start_time
+from providers.local.vm import STARTED
 
 START_S: Final = 60.0
 STOP_S: Final = 75.0
@@ -294,12 +295,13 @@ def end_leftovers(state_dir: Path) -> list[str]:
     if _held(state_dir):
         return []
     found: dict[str, Known] = {}
-    for path in [*state_dir.glob("workers/*/supervisor.json"), state_dir / "finelog" / "endpoint.json"]:
+    supervisors = [path for name in ("supervisor.json", STARTED) for path in state_dir.glob(f"workers/*/{name}")]
+    for path in [*supervisors, state_dir / "finelog" / "endpoint.json"]:
         record = read_record(path)
         with contextlib.suppress(KeyError, TypeError, ValueError):
             known = Known(int(record["pid"]), int(record["start_time"]))
             if known.alive:
-                found[f"worker {path.parent.name}" if path.name == "supervisor.json" else "the log store"] = known
+                found[f"worker {path.parent.name}" if path in supervisors else "the log store"] = known
     killed = []
     for known in found.values():
         known.signal(signal.SIGTERM)

@@ -8,6 +8,8 @@ to be the recorded one.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import shutil
 import signal
@@ -28,6 +30,9 @@ END_S: Final = 30.0
 """What a supervisor may take to give its worker's attempts their grace."""
 HURRY_S: Final = 12.0
 """A supervisor in a hurry gives its worker 5 s and then sweeps; killed before that, it would leave both behind."""
+
+STARTED: Final = "started.json"
+"""Names a supervisor from its first moment: our controller may be killed, and followed by another, before it names itself."""
 
 Sweep = Callable[[Path], object]
 """Ends what is left of the attempts of the worker with that folder. Blocks for some seconds at most."""
@@ -65,7 +70,7 @@ class LocalVm:
     @property
     def supervisor(self) -> Known | None:
         """The live supervisor, also one that has not written its record yet."""
-        known = recorded(self.folder / "supervisor.json")
+        known = recorded(self.folder / "supervisor.json") or recorded(self.folder / STARTED)
         if known is not None or self._child is None or self._child.poll() is not None:
             return known
         started = start_time(self._child.pid)
@@ -113,6 +118,9 @@ class LocalVm:
         argv = [sys.executable, "-m", "iris_controller.worker.main", "supervise"]
         argv += ["--controller", url, "--worker-id", self.worker_id, "--cache-dir", str(self.folder), *self.words]
         self._child = spawn_detached(argv, self.folder / "supervisor.log", kept_environment())
+        record = {"pid": self._child.pid, "start_time": start_time(self._child.pid)}
+        with contextlib.suppress(OSError):  # a second net: it is our child as long as we live
+            (self.folder / STARTED).write_text(json.dumps(record))
 
     def tend(self, url: str) -> None:
         """Sees to it that a supervisor keeps it that serves `url`, or finds that it is lost. Raises OSError."""

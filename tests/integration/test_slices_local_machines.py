@@ -275,3 +275,38 @@ def test_the_machines_are_told_to_hurry(tmp_path: Path) -> None:
     with pytest.raises(MachinesFailed, match="end with its controller"):
         asyncio.run(machines.create(replace(SPEC, slice_id="tpu-late")))
     assert not (tmp_path / "slices" / "tpu-late.json").exists()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("kept", [True, False])
+async def test_supervisors_that_have_not_named_themselves_yet_are_the_next_controller_s(
+    tmp_path: Path, kept: bool
+) -> None:
+    """The controller is killed while its slice boots, and another starts at once."""
+    first = LocalMachines(tmp_path, NOBODY, sweep_folder)
+    await first.create(SPEC)
+    vms = [vm for item in first._slices.values() for vm in item.vms]
+    booting = [vm.supervisor for vm in vms]
+    for known in booting:
+        assert known is not None
+        known.signal(signal.SIGSTOP)
+    for vm in vms:
+        _unname(vm.folder)
+    async with home(tmp_path) as here:
+        await asyncio.to_thread(here.machines.adopt, never)
+        assert await here.machines.describe(SPEC.slice_id) is not None
+        here.machines.tend()
+        for known in booting:
+            assert known is not None and known.alive
+            known.signal(signal.SIGCONT)
+        if kept:
+            await here.until_ready(SPEC.slice_id)
+            assert [vm.supervisor for vm in vms] == booting
+        await here.machines.delete(SPEC.slice_id)
+        assert await here.until(SPEC.slice_id, lambda s: s is None) is None
+    assert not any(vm.alive for vm in vms)
+
+
+def _unname(folder: Path) -> None:
+    """As if the supervisor had been stopped a moment earlier, however slow the test is."""
+    (folder / "supervisor.json").unlink(missing_ok=True)
