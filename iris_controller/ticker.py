@@ -22,6 +22,9 @@ from iris_controller.uids import AttemptUids
 
 SLICE_ASSIGNMENTS = 1_000
 PLANNING_SECONDS = 0.01
+REASON_SECONDS = 1.0
+"""A job's reason changes at most so often (DESIGN §5.7): each change goes to every watcher of every job that waits for it."""
+
 CYCLE_SECONDS = 1.0
 """How long a cap of one cycle holds (control-plane §2.1)."""
 PLACES_SAID = 8
@@ -29,10 +32,12 @@ PLACES_SAID = 8
 
 
 class SchedulerTicker:
-    """Implements `loop.Ticker` over a `Planner`. `wake` makes the loop ask again, where a cap lets work rest until the next cycle."""
+    """Implements `loop.Ticker` over a `Planner`."""
 
     def __init__(self, model: Model, caps: Caps = UNCAPPED) -> None:
-        self.wake: Callable[[], None] = lambda: None
+        self.wake: Callable[[], None] | None = None
+        """Makes the loop ask again, where a cap lets work rest until the next cycle or a reason was kept back. None = reasons are
+        not kept back: whoever plans a single slice gets all of them."""
         self._model = model
         self._planner = Planner(caps)
         self._capped = caps != UNCAPPED
@@ -40,6 +45,9 @@ class SchedulerTicker:
         self._uid = AttemptUids(time.time_ns() // 1_000_000)
         self._wanted = bool(model.pending)
         self._paused = False
+        self._told: dict[str, float] = {}
+        """When each job was last told why it waits, monotonic, of the last second."""
+        self._sweep_at = 0.0
         self._said: dict[str, str] = {}
         self._unsaid: dict[str, str] = {}
 
@@ -63,9 +71,9 @@ class SchedulerTicker:
             cycle=self._cycle() if self._capped else 0,
         )
         self._wanted = not plan.done
-        if plan.resting and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(CYCLE_SECONDS, self._next_cycle)
-        self._said = self._unsaid | plan.reasons
+        if plan.resting:
+            self._ask_again(CYCLE_SECONDS)
+        self._said = self._paced(self._unsaid | plan.reasons)
         self._unsaid = {}
         apply_plan(overlay, plan, self._uid, now_ms)
         return self._said
@@ -73,12 +81,33 @@ class SchedulerTicker:
     def _cycle(self) -> int:
         return int(time.monotonic() / CYCLE_SECONDS)
 
-    def _next_cycle(self) -> None:
+    def _paced(self, said: dict[str, str]) -> dict[str, str]:
+        """Without those of jobs that were told another reason less than a second ago: the planner will say them again."""
+        if self.wake is None:
+            return said
+        now = time.monotonic()
+        if now >= self._sweep_at:
+            self._sweep_at = now + REASON_SECONDS
+            self._told = {job_id: told for job_id, told in self._told.items() if now < told + REASON_SECONDS}
+        due = {job_id: reason for job_id, reason in said.items() if now >= self._told.get(job_id, 0.0) + REASON_SECONDS}
+        self._told.update(dict.fromkeys(due, now))
+        if len(due) < len(said):
+            self._ask_again(REASON_SECONDS)
+        return due
+
+    def _ask_again(self, after_s: float) -> None:
+        if self.wake is not None and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(after_s, self._asked_again)
+
+    def _asked_again(self) -> None:
         self._timer = None
         self._wanted = bool(self._model.pending)
-        self.wake()
+        if self.wake is not None:
+            self.wake()
 
     def dropped(self) -> None:
+        for job_id in self._said:
+            self._told.pop(job_id, None)
         # The planner says a reason once; one that was not published is said again with the next slice.
         self._unsaid, self._said = self._said, {}
         self._wanted = bool(self._model.pending)

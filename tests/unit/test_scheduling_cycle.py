@@ -1,9 +1,11 @@
-"""Caps of one cycle: tasks of one job, and tasks on one worker; unlimited unless configured (DESIGN §5.6)."""
+"""What waits for the clock: caps of one cycle, unlimited unless configured, and reasons, once a second each (DESIGN §5.6, §5.7)."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,11 +19,12 @@ from iris_controller.scheduling.order import explain_pending
 from iris_controller.scheduling.plan import Planner
 from iris_controller.state.submit import NewJob, admit
 from iris_controller.ticker import SchedulerTicker
-from tests.unit.kernel_world import World, job_spec
+from tests.unit.kernel_world import World, healthy_worker, job_spec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from iris_controller.state.overlay import Overlay
     from iris_controller.store.writer import Statement
 
 
@@ -123,5 +126,43 @@ async def test_the_controller_goes_on_by_itself_in_the_next_cycle(monkeypatch: p
     async with asyncio.timeout(20):
         while world.model.pending:
             await loop.next_commit(1)
+    loop.close()
+    await running
+
+
+@pytest.mark.asyncio
+async def test_a_job_is_told_another_reason_only_after_a_while_and_then_the_last_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ticker_module, "REASON_SECONDS", 0.3)
+    world = World()
+    told: list[tuple[float, float, str]] = []
+
+    class Watched(SchedulerTicker):
+        def slice(self, overlay: Overlay, now_ms: int) -> dict[str, str]:
+            began = time.monotonic()
+            said = super().slice(overlay, now_ms)
+            told.extend((began, time.monotonic(), reason) for reason in said.values())
+            return said
+
+    ticker = Watched(world.model)
+    loop = ControllerLoop(world.model, _Store(), ticker)
+    ticker.wake = loop.wake
+    running = asyncio.ensure_future(loop.run())
+
+    def submit(o: Any, now_ms: int) -> None:
+        admit(o, NewJob("/u/job", "", 1, job_spec(cpu=64)), now_ms)
+
+    def join(o: Any, now_ms: int) -> None:
+        worker = healthy_worker(f"w{len(world.model.workers)}")
+        o.workers[worker.worker_id] = worker
+
+    await loop.submit("submit", submit)
+    for _ in range(4):
+        await loop.submit("join", join)
+    async with asyncio.timeout(20):
+        while "4 workers" not in world.model.reasons.get("/u/job", ""):
+            await loop.next_commit(0.05)
+    assert all(later[1] - earlier[0] >= 0.3 for earlier, later in pairwise(told))
     loop.close()
     await running
