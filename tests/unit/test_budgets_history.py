@@ -10,7 +10,9 @@ from iris_controller.state.overlay import Overlay
 from iris_core.model.bands import PriorityBand
 from tests.unit.test_kernel_simulation import Stored, long_history, persisted, replay
 
-SEEDS = range(1_000, 1_012)
+SEEDS = range(1_000, 1_100)
+ENOUGH = 12
+"""So many are run in any case, and more until one has taken the user over the limit."""
 SET_BUDGET = 1_000
 """The kind of operation that the common simulation does not have."""
 LIMITS = (0, 1, 4, 9, 1_000)
@@ -53,7 +55,9 @@ def history(seed: int) -> list[tuple[bool, list[tuple[int, int, int]]]]:
 
 def test_budgets_that_change_break_no_invariant_and_lower_work() -> None:
     demoted = 0
-    for seed in SEEDS:
+    for number, seed in enumerate(SEEDS):
+        if number >= ENOUGH and demoted:
+            break
         run = Budgeted()
         try:
             run.run([(True, [(14, i, 255) for i in range(3)]), *history(seed)])
