@@ -12,6 +12,7 @@ from iris_tui.themes import Paint, paint
 
 if TYPE_CHECKING:
     from rich.style import Style
+    from textual.events import Hide
     from textual.strip import Strip
 
 
@@ -36,6 +37,10 @@ class Painted(Widget):
     def take_focus(self) -> None:
         """Have the focus at once: the next key may already be on its way."""
         self.screen.set_focus(self, scroll_visible=False)
+
+    def on_hide(self, event: Hide) -> None:
+        """Words take the place of the content of a pane (`Pane`); its keys go on working."""
+        event.prevent_default()
 
 
 class Line(Painted):

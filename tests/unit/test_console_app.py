@@ -709,6 +709,18 @@ async def test_a_pattern_is_answered_by_the_server_over_the_whole_log() -> None:
         assert pane.view.filter.regex == "rank[01].*loss"
 
 
+async def test_a_pattern_that_matches_nothing_leaves_the_keys_with_the_log() -> None:
+    async with console() as rig:
+        pane = await open_logs(rig)
+        await rig.keys("ampersand")
+        await rig.type("no such line")
+        await rig.keys("enter")
+        await rig.until(lambda: "No line matches no such line" in rig.screen_text())
+        assert rig.app.focused is pane.lines
+        await rig.keys("escape")
+        await rig.until(lambda: not rig.jobs.query(LogPane))
+
+
 async def test_find_marks_hits_counts_them_and_goes_round() -> None:
     async with console() as rig:
         pane = await open_logs(rig)
