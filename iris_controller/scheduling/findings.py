@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from iris_core.model.constraints import Constraint, Op, canonical
+from iris_core.model.constraints import DEVICE_TYPE, WELL_KNOWN, Constraint, Op, canonical
 from iris_core.model.errors import did_you_mean
 from iris_core.model.states import WorkerHealth
 
@@ -45,7 +45,10 @@ def commonest(values: Iterable[str]) -> tuple[tuple[str, int], ...]:
 
 
 def suggest(constraint: Constraint, workers: Iterable[Worker]) -> str:
-    """What a constraint that no worker meets probably meant, "" when nothing is near."""
+    """What a constraint that no worker meets probably meant, "" when nothing is near.
+
+    Attributes that Iris knows and kinds of device are spelt right: what is missing is a worker that has them.
+    """
     values: set[str] = set()
     keys: set[str] = set()
     for worker in workers:
@@ -54,7 +57,10 @@ def suggest(constraint: Constraint, workers: Iterable[Worker]) -> str:
         if raw is not None:
             values.add(str(canonical(raw)))
     if constraint.key not in keys:
-        return did_you_mean(constraint.key, sorted(keys)) if constraint.op is not Op.NOT_EXISTS else ""
+        known = constraint.key in WELL_KNOWN or constraint.op is Op.NOT_EXISTS
+        return "" if known else did_you_mean(constraint.key, sorted(keys))
+    if constraint.key == DEVICE_TYPE:
+        return ""
     if constraint.op in (Op.EQ, Op.IN):
         near = (did_you_mean(str(value), sorted(values)) for value in constraint.values)
         return next((text for text in near if text), "")

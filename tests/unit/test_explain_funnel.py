@@ -252,6 +252,14 @@ def cause(*workers: dict[str, Any], tasks: int = 1, **asked: Any) -> str:
             "none of 1 healthy worker has regoin=eu-west4: 1 no regoin; did you mean 'region'?",
         ),
         (
+            cause({"attributes": {"device-type": "cpu"}}, **asks("device-type=tpu")),
+            "none of 1 healthy worker has device-type=tpu: 1 cpu",
+        ),
+        (
+            cause({"attributes": {"gpu-variant": "h100"}}, **asks("device-variant=v5litepod-16")),
+            "none of 1 healthy worker has device-variant=v5litepod-16: 1 no device-variant",
+        ),
+        (
             cause({"attributes": EU}, {"attributes": US}, **asks("region=eu-west4", "zone=b")),
             "none of 1 healthy worker with region=eu-west4 has zone=b: 1 a",
         ),
