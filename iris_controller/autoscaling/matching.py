@@ -25,6 +25,8 @@ TIER: Final = "tier_blocked"
 FULL: Final = "no_capacity"
 
 UNLIMITED: Final = 1 << 62
+_SHORT: Final = 8
+"""Most characters of a size that is told to the byte."""
 _OF_A_SLICE: Final = frozenset({TPU_NAME, TPU_WORKER_ID, TPU_TOPOLOGY})
 """What TPU workers say of themselves and a group cannot promise a value of."""
 
@@ -126,11 +128,17 @@ def _near(constraints: Sequence[Constraint], states: Sequence[GroupState]) -> st
     return ""
 
 
+def _size(size: int) -> str:
+    """As it was written, where that is short; else rounded: what a machine was found to have is no round number."""
+    exact = format_size(size, exact=True)
+    return exact if len(exact) <= _SHORT else format_size(size)
+
+
 def _asked(demand: Demand) -> str:
     asked = demand.resources
     parts = [format_cpu(asked.cpu_millicores) + " cores"] if asked.cpu_millicores else []
     if asked.memory_bytes:
-        parts.append(format_size(asked.memory_bytes, exact=True))
+        parts.append(_size(asked.memory_bytes))
     if asked.device is not None and asked.device.count > 0:
         parts.append(str(asked.device))
     return ", ".join(parts) or "nothing"
@@ -140,7 +148,7 @@ def _has(demand: Demand, state: GroupState) -> str:
     cpu, memory, devices = capacity(demand, state)
     parts = [f"{format_cpu(cpu)} cores"] if cpu != UNLIMITED else []
     if memory != UNLIMITED:
-        parts.append(format_size(memory, exact=True))
+        parts.append(_size(memory))
     if demand.resources.device is not None:
         parts.append(f"{devices} of the devices" if devices else "none of the devices")
     return f"a machine of {state.name} has {', '.join(parts) or 'what it needs'}"

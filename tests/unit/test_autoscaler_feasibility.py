@@ -23,6 +23,10 @@ def test_what_no_group_and_no_worker_could_host_is_said() -> None:
     assert known.doubts(job_spec(64), 1) == [
         "nothing here could run it: asks for 64 cores; a machine of cpu has 4 cores, 16GB"
     ]
+    found = Feasibility(w.model, [group(memory_bytes=24_683_656 * 1024)])
+    assert found.doubts(job_spec(64), 1) == [
+        "nothing here could run it: asks for 64 cores; a machine of cpu has 4 cores, 25.3GB"
+    ]
     far = job_spec(1, constraints=(parse_constraint("zone=mars"),))
     assert known.doubts(far, 1) == ["nothing here could run it: no scale group has zone=mars"]
 
