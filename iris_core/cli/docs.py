@@ -88,7 +88,12 @@ def _section(context: click.Context) -> str:
 
 
 def _prose(text: str) -> str:
-    return "\n\n".join(" ".join(part.split()) for part in text.replace("\b", "").split("\n\n"))
+    return "\n\n".join(_as_written(part) if "\b" in part else " ".join(part.split()) for part in text.split("\n\n"))
+
+
+def _as_written(part: str) -> str:
+    lines = (line.strip() for line in part.replace("\b", "").splitlines())
+    return "\n".join(f"    {line}" for line in lines if line)
 
 
 def _option(option: click.Option) -> str:
@@ -103,6 +108,8 @@ def _option(option: click.Option) -> str:
 
 
 def _default(option: Any) -> str:
+    if option.required:
+        return " Required."
     if not option.show_default or option.default is None:
         return ""
     shown = option.default
