@@ -21,6 +21,7 @@ from iris_controller.rpc.what_if import thought
 from iris_controller.scheduling.explain import ClusterView, Verdict, explain
 from iris_controller.state import submit
 from iris_controller.state.desired import withheld
+from iris_controller.state.observed import WORKER_LOST_SPEC
 from iris_controller.store.reads import one_job, one_task, similar_jobs
 from iris_core.model.ids import JobId, TaskId
 from iris_core.model.quantities import format_duration
@@ -274,6 +275,8 @@ def _history(
     notes = [f"{len(before) - HISTORY} earlier attempts are left out here"] if len(before) > HISTORY else []
     for attempt in before[-HISTORY:]:
         why = attempt.error or attempt.terminal_reason
+        if why == WORKER_LOST_SPEC:
+            why += " (the worker does not know it any more, as after a restart)"
         where = f" on {attempt.worker_id}" if attempt.worker_id else ""
         notes.append(
             f"attempt {attempt.attempt_id} ended as {task_label(attempt.state)}{where}" + (f": {why}" if why else "")

@@ -118,7 +118,7 @@ class Worker:
         for producer in orphans:
             uid = producer.identity.attempt_uid
             if uid and uid not in ended:
-                self._spool.append_gap(producer, 1, "the worker was killed: output may be lost here", now_ms())
+                self._spool.append_gap(producer, 1, "the worker was killed; it may be more, or none", now_ms())
                 lines[uid] = producer.next
             self._spool.close(producer)
         told = []

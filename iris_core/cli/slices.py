@@ -72,4 +72,6 @@ def delete_slice(session: Session, slice_id: str, confirm: str | None, reason: s
     ).cluster
     done = call(confirm=confirmed(confirm, name, f"Deleting slice {slice_id} {stops}"), generation=planned.generation)
     output.line(f"deleting {slice_id}")
-    session.diagnostics.note(f"{len(done.task_ids)} tasks are stopped; its machines go once they have ended")
+    stopped = len(done.task_ids)
+    note = f"{stopped} {'task is' if stopped == 1 else 'tasks are'} stopped; its machines go once they have ended"
+    session.diagnostics.note(note if stopped else "nothing ran there; its machines go now")
