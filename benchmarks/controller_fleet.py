@@ -142,6 +142,7 @@ async def measure(folder: Path) -> dict[str, float]:
     model = Model()
     ticker = HeldTicker(model)
     loop = ControllerLoop(model, writer, ticker)
+    ticker.wake = loop.wake
 
     async def finished(job_id: str) -> list[controller_pb2.TaskStatus]:
         raise AssertionError(f"nothing has ended, {job_id} neither")
