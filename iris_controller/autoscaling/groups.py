@@ -43,7 +43,9 @@ class GroupState:
     initializing: int = 0
     ready: int = 0
     busy: int = 0
-    """Of `ready`: with at least one task."""
+    """Of `ready`: with at least one task, those of `returning` apart."""
+    returning: int = 0
+    """Of `ready`: without work and out of use for a moment, until what was ended there is gone or its workers attach again."""
     going: int = 0
     """Given up, and their machines still there."""
     quota_left_ms: int = 0

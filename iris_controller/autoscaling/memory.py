@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from iris_controller.autoscaling import backoff
 from iris_controller.autoscaling.groups import GroupState
@@ -17,7 +17,7 @@ from iris_controller.autoscaling.rates import Rate
 from iris_controller.state.slices import GOING, Lifecycle, ScalingGroup
 from iris_core.config.scale_groups import ScaleGroup
 from iris_core.model.resources import Resources
-from iris_core.model.states import WorkerHealth
+from iris_core.model.states import ACTIVE, WorkerHealth
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from iris_controller.autoscaling.sights import Sights
     from iris_controller.state.model import Model
     from iris_controller.state.slices import Slice
+
+RETURN_S: Final = 60.0
+"""So long a ready slice that is out of use for a moment counts as one that is about to take work."""
 
 
 @dataclass(slots=True)
@@ -48,6 +51,8 @@ class Memory:
         self._groups = groups
         self._model = model
         self._known: dict[str, GroupMemory] = {}
+        self._returning: dict[str, float] = {}
+        """Since when a slice has been on its way back to use."""
         for name, row in model.scaling_groups.items():
             known = self.of(name, now)
             pause = min(max(row.backoff_until_ms - now_ms, 0), backoff.LONGEST_PAUSE_MS)
@@ -71,11 +76,16 @@ class Memory:
         model = self._model
         counts: Counter[tuple[str, Lifecycle]] = Counter()
         busy: Counter[str] = Counter()
+        returning: Counter[str] = Counter()
+        for slice_id in self._returning.keys() - model.slices.keys():
+            del self._returning[slice_id]
         for row in model.slices.values():
             if row.manual:
                 continue
             counts[row.scale_group, row.lifecycle] += 1
-            if row.lifecycle is Lifecycle.READY and is_busy(row, model):
+            if row.lifecycle is Lifecycle.READY and self._returns(row, now):
+                returning[row.scale_group] += 1
+            elif row.lifecycle is Lifecycle.READY and is_busy(row, model):
                 busy[row.scale_group] += 1
         asked = Counter(requesting)
         seen = self._seen()
@@ -92,6 +102,7 @@ class Memory:
                     initializing=counts[group.name, Lifecycle.INITIALIZING],
                     ready=counts[group.name, Lifecycle.READY],
                     busy=busy[group.name],
+                    returning=returning[group.name],
                     going=sum(counts[group.name, lifecycle] for lifecycle in GOING),
                     quota_left_ms=_left_ms(known.quota_until, now),
                     quota_reason=row_of.quota_reason,
@@ -105,6 +116,12 @@ class Memory:
                 )
             )
         return found
+
+    def _returns(self, row: Slice, now: float) -> bool:
+        if not is_returning(row, self._model):
+            self._returning.pop(row.slice_id, None)
+            return False
+        return now - self._returning.setdefault(row.slice_id, now) < RETURN_S
 
     def idle(self, sights: Sights, now: float) -> list[IdleSlice]:
         """The ready slices of the autoscaler's own that have nothing to do, with how long that is so."""
@@ -145,6 +162,22 @@ class Memory:
 def is_busy(row: Slice, model: Model) -> bool:
     """Whether any attempt is on its workers, also one that is being set up or has not been confirmed to be over."""
     return any(model.by_worker.get(worker_id) for worker_id in row.worker_ids)
+
+
+def is_returning(row: Slice, model: Model) -> bool:
+    """Whether nothing is at work on its workers and all of them live, but some cannot take work yet: what was ended there has not
+    been confirmed to be over, or they have not attached again."""
+    waits = False
+    for worker_id in row.worker_ids:
+        worker = model.workers.get(worker_id)
+        if worker is None or worker.health is WorkerHealth.DEAD or worker.excluded:
+            return False
+        for attempt in model.attempts_on(worker_id):
+            if attempt.state in ACTIVE:
+                return False
+            waits = True
+        waits = waits or not worker.placeable
+    return waits
 
 
 def _left_ms(until: float, now: float) -> int:

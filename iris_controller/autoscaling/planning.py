@@ -108,7 +108,7 @@ def plan(
         launch, left = _limited(found, state, count, left)
         if launch:
             found.launches.append(Launch(name, launch, _why(state, routing)))
-        found.decisions[name] = _decision(state, launch, wanted, blocked)
+        found.decisions[name] = _decision(state, routing, launch, wanted, blocked)
         found.retires.extend(_retires(state, aim(state, routing), resting.get(name, ()), idle_threshold_ms))
     return found
 
@@ -155,7 +155,7 @@ def _why(state: GroupState, routing: Routing) -> str:
     return f"for {jobs[0]}{more}"
 
 
-def _decision(state: GroupState, launched: int, wanted: int, blocked: str) -> Decision:
+def _decision(state: GroupState, routing: Routing, launched: int, wanted: int, blocked: str) -> Decision:
     until = max(state.quota_left_ms, state.backoff_left_ms)
     if state.availability in BLOCKED:
         return Decision("blocked", state.standing, until)
@@ -169,6 +169,8 @@ def _decision(state: GroupState, launched: int, wanted: int, blocked: str) -> De
         return Decision("blocked" if not state.in_flight else "cooldown", state.standing)
     if state.in_flight:
         return Decision("requesting", f"{state.in_flight} on the way up")
+    if state.name in routing.required:
+        return Decision("cooldown", f"{state.returning} ready, about to be of use again")
     if state.availability is Availability.AT_MAX_SLICES:
         return Decision("idle", state.standing)
     return Decision("idle", "nothing waits for it")

@@ -1,8 +1,8 @@
 """Which group serves which demand (control-plane §3.3).
 
 Entries are served in the order given, each by the groups that match it: those that meet more of its preferences first, for
-work without accelerators those that have none, then by priority. What is already on its way is filled before anything new
-is opened, so that demand sticks to what was asked for because of it. Work goes bucket by bucket: a job of 100,000
+work without accelerators those that have none, then by priority. What is already on its way, or about to be of use again, is filled
+before anything new is opened, so that demand sticks to what was asked for because of it. Work goes bucket by bucket: a job of 100,000
 tasks costs what a job of one does. Must never promise one machine twice, and never open more than a group has room for.
 """
 
@@ -52,7 +52,7 @@ class Unmet:
 
 @dataclass(slots=True)
 class Routing:
-    """The whole decision. `required` counts slices that demand fills, in flight and new; `launches` the new ones alone."""
+    """The whole decision. `required` counts slices that demand fills, in flight, returning and new; `launches` the new ones alone."""
 
     routed: list[Routed] = field(default_factory=list)
     unmet: list[Unmet] = field(default_factory=list)
@@ -74,7 +74,7 @@ class _Book:
 
     def __init__(self, state: GroupState, may_grow: bool) -> None:
         self.state = state
-        self.coming = state.in_flight
+        self.coming = state.in_flight + state.returning
         self.new = state.room if may_grow else 0
         self.filled = 0
         self.opened = 0

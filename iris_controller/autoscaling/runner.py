@@ -322,7 +322,12 @@ class Autoscaler:
             noted(o)
 
         self._keeper.made_at[spec.slice_id] = self._clock.monotonic()
-        await self._loop.post("slice asked for", plan)
+        try:
+            await self._loop.post("slice asked for", plan)
+        except BaseException:
+            # The provider has it: what is not known as made here is adopted from its list.
+            del self._keeper.made_at[spec.slice_id]
+            raise
         self.sights.know(spec.slice_id, self._clock.monotonic())
         if not manual:
             self.memory.of(spec.scale_group, self._clock.monotonic()).quota_until = 0.0
