@@ -83,6 +83,10 @@ class Report:
         bound, verdict = ("–", "–") if at_most is None else (f"≤ {at_most:g} {unit}", holds(value <= at_most))
         self.add(Row(figure, what, f"{value:.1f} {unit}", bound=bound, verdict=verdict))
 
+    def least(self, figure: str, what: str, value: float, unit: str, at_least: float) -> None:
+        bound = f"≥ {at_least:g} {unit}"
+        self.add(Row(figure, what, f"{value:.1f} {unit}", bound=bound, verdict=holds(value >= at_least)))
+
     def missing(self, figure: str, what: str, reason: str) -> None:
         self.add(Row(figure, what, f"not measured ({reason})"))
 

@@ -60,6 +60,12 @@ def hyperqueue() -> tuple[Path, str]:
     return folder / "python", version(folder, "hyperqueue")
 
 
+def dask() -> tuple[Path, str]:
+    """A Python that can import dask.distributed, and its version."""
+    folder = environment("dask", "distributed")
+    return folder / "python", version(folder, "distributed")
+
+
 def existing_iris() -> tuple[Path, str]:
     """The `iris` program of the implementation that operators know, and its version. It wants Python 3.12."""
     python = next(filter(works, candidates("3.12")), None)
