@@ -37,7 +37,11 @@ def parser() -> Parser:
         help="seconds between checkpoints (default: controller.checkpoint_interval_seconds, else an hour)",
     )
     serve.add_argument("--dry-run", action="store_true", help="look at a state: no dispatch, machines or checkpoints")
-    restore = commands.add_parser("restore", help="put a checkpoint in the place of a stopped controller's database")
+    restore = commands.add_parser(
+        "restore",
+        help="put a checkpoint in the place of a stopped controller's database",
+        description="Put a checkpoint in the place of a stopped controller's database, which is kept beside it.",
+    )
     restore.add_argument("checkpoint", metavar="CHECKPOINT", help="path or URL of its folder, or of a file in it")
     restore.add_argument("--state-dir", metavar="DIR", required=True, help="local state of the controller")
     serve.add_argument("--embedded", action="store_true", help=argparse.SUPPRESS)
@@ -70,8 +74,12 @@ def serve(
         raise UsageFailed("--fresh and --checkpoint-path exclude each other")
     from iris_controller import serve as daemon
 
-    usual = daemon.dry_run_state_dir() if dry_run else cluster.local_state_dir or daemon.default_state_dir()
-    folder = Path(state_dir) if state_dir else usual
+    if state_dir:
+        folder = Path(state_dir)
+    elif dry_run:
+        folder = daemon.dry_run_state_dir()
+    else:
+        folder = cluster.local_state_dir or daemon.default_state_dir()
     options = ServeOptions(
         config=cluster,
         state_dir=folder.expanduser().absolute(),

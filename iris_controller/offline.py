@@ -8,7 +8,10 @@ something, or asks for what only a running controller has, is refused with a rea
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import logging
+import os
 import shutil
 import tempfile
 import time
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound="Message")
 
 CONFIG: Final = "name: checkpoint\nplatform: {local: }\nworker_provider: {}\n"
+PREFIX: Final = "iris-checkpoint-"
 HERE: Final = {"iris-read-only": "1"}
 PEER: Final = "127.0.0.1:1"
 NOBODY: Final = frozenset(
@@ -58,7 +62,8 @@ class OfflineClient:
         """Restores it. Raises UsageFailed, BadCheckpoint, IrisError; nothing is left behind then."""
         self.url = place
         self._closers: list[Callable[[], None]] = []
-        self._folder = Path(tempfile.mkdtemp(prefix="iris-checkpoint-"))
+        _sweep()
+        self._folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         self._closers.append(lambda: shutil.rmtree(self._folder, ignore_errors=True))
         try:
             candidate = restore.find(place)
@@ -145,6 +150,20 @@ class OfflineClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _sweep() -> None:
+    """Removes what earlier ones left behind that were killed: theirs is the folder of ours whose lock nobody holds."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+                continue
+            lock = os.open(folder / "lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 def open_checkpoint(place: str, note: Callable[[str], None]) -> OfflineClient:
