@@ -97,9 +97,6 @@ class Planner:
             except OutOfBudget:
                 plan.done = False
                 break
-        if plan.evictions:
-            # What is evicted here may fit elsewhere.
-            plan.done = False
         plan.reasons = self._saying
         plan.resting = self._cycle.anything_rests
         if plan.done:

@@ -218,6 +218,8 @@ class GangOption:
     cost: Cost
     workers: tuple[str, ...]
     victims: tuple[str, ...]
+    version: int
+    """Of the group as it was looked at."""
 
 
 class GangVictims:
@@ -249,27 +251,34 @@ class GangVictims:
 
     def choose(self, nodes: Mapping[str, Node], now: Fleeting, budget: Budget) -> GangOption | None:
         """The workers and what has to go from them; None when no eviction helps. As `SoloVictims.choose`."""
-        while self._unread:
-            value = self._unread.popitem()[0]
-            kin = self.search.kin.get(value)
-            found = self._look(kin, nodes, now) if kin is not None else None
-            if found is None:
-                self._best.pop(value, None)
-            elif self._best.get(value) != found:
-                self._best[value] = found
-                heapq.heappush(self._heap, (found.cost, sort_key(value), value))
-            if not budget():
-                raise OutOfBudget
-        if len(self._heap) > 2 * len(self._best) + STALE:
-            self._heap = [(option.cost, sort_key(value), value) for value, option in self._best.items()]
-            heapq.heapify(self._heap)
-        while self._heap:
+        while True:
+            while self._unread:
+                self._read(self._unread.popitem()[0], nodes, now)
+                if not budget():
+                    raise OutOfBudget
+            if not self._heap:
+                return None
             cost, _, value = self._heap[0]
-            best = self._best.get(value) if value in self.search.kin else None
-            if best is not None and best.cost == cost:
+            best, kin = self._best.get(value), self.search.kin.get(value)
+            if best is None or best.cost != cost or kin is None:
+                heapq.heappop(self._heap)
+            elif best.version != kin.version:
+                # A worker has left the group since.
+                self._unread[value] = None
+            else:
                 return best
-            heapq.heappop(self._heap)
-        return None
+
+    def _read(self, value: Value, nodes: Mapping[str, Node], now: Fleeting) -> None:
+        kin = self.search.kin.get(value)
+        found = self._look(kin, nodes, now) if kin is not None else None
+        if found is None:
+            self._best.pop(value, None)
+        elif self._best.get(value) != found:
+            self._best[value] = found
+            heapq.heappush(self._heap, (found.cost, sort_key(value), value))
+            if len(self._heap) > 2 * len(self._best) + STALE:
+                self._heap = [(option.cost, sort_key(value), value) for value, option in self._best.items()]
+                heapq.heapify(self._heap)
 
     def _look(self, kin: Kin, nodes: Mapping[str, Node], now: Fleeting) -> GangOption | None:
         if len(kin.able) < self.search.size:
@@ -289,9 +298,8 @@ class GangVictims:
         missing = self.search.size - len(chosen)
         if missing:
             chosen += self.search.pick(fitting - free, nodes)[:missing]
-        return GangOption(
-            _cost(victims), tuple(self.search.pick(chosen, nodes)), tuple(attempt.uid for _, attempt in victims)
-        )
+        uids = tuple(attempt.uid for _, attempt in victims)
+        return GangOption(_cost(victims), tuple(self.search.pick(chosen, nodes)), uids, kin.version)
 
     def _units(self, rooms: Mapping[str, Room], now: Fleeting) -> list[list[tuple[int, Attempt]]]:
         """What may go, cheapest first: a task that is alone, or a gang with all of its members, wherever they are."""

@@ -142,7 +142,8 @@ class World:
                 new = {(a.job_id, a.task_index, a.worker_id) for a in o.attempts.values() if a.state in ACTIVE}
                 placed += [place for place in places_of(plan) if place in new]
             self.take_reasons(plan.reasons)
-            if plan.done:
+            # As in the loop: what was evicted waits now, which asks for another slice.
+            if plan.done and not plan.evictions:
                 return placed
 
     def take_reasons(self, reasons: dict[str, str]) -> None:

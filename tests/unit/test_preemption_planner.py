@@ -413,6 +413,25 @@ def test_the_loss_of_a_worker_while_the_victims_end_costs_the_gang_nothing() -> 
     check_invariants(world.model)
 
 
+def test_a_group_that_lost_a_worker_is_not_evicted_from_what_was_found_before() -> None:
+    world = slices(names="xy")
+    gang(world, "/u/first", band=BATCH)
+    gang(world, "/u/second", band=BATCH)
+    world.plan()
+    gang(world, "/v/one", band=PRODUCTION)
+    world.plan()
+    confirm(world)
+    left = next(j for j in ("/u/first", "/u/second") if states(world, j) == "RRRR")
+    gone = world.task(1, left).worker_id
+    gang(world, "/v/two", band=PRODUCTION)
+    world.change_worker(gone, placeable=False)
+    assert world.planner.plan(world.model).size == 0
+    assert (states(world, left), states(world, "/v/two")) == ("RRRR", "PPPP")
+    world.change_worker(gone, placeable=True)
+    world.plan()
+    assert (states(world, left), states(world, "/v/two")) == ("PPPP", "RRRR")
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_a_long_search_gives_way_and_goes_on_in_the_next_slice(together: bool) -> None:
     world = slices(names=[f"s{i}" for i in range(60)])
