@@ -360,7 +360,8 @@ def _step(
         more=more,
         found=found,
         needed=requirement.needed,
-        most_free=max((free[w] for w in reached), default=0) if free is not None else 0,
+        # Where work waits for what it evicts, both are held against the worker.
+        most_free=max(0, max((free[w] for w in reached), default=0)) if free is not None else 0,
         most_total=max((total[w] for w in reached), default=0) if total is not None else 0,
         suggestion=suggestion,
     )

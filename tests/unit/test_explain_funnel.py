@@ -19,7 +19,7 @@ from iris_controller.state.records import Worker
 from iris_core.model.bands import PriorityBand
 from iris_core.model.constraints import Mode, parse_constraint
 from iris_core.model.resources import Device, Resources
-from iris_core.model.states import WorkerHealth
+from iris_core.model.states import TaskState, WorkerHealth
 from tests.unit.kernel_world import GB, JOB, World, job_spec
 
 H100 = Device("gpu", "h100", 8)
@@ -284,3 +284,17 @@ def cause(*workers: dict[str, Any], tasks: int = 1, **asked: Any) -> str:
 )
 def test_the_cause_names_the_step_and_the_numbers(said: str, given: str) -> None:
     assert said == given
+
+
+def test_nothing_is_said_to_be_less_than_nothing_while_an_evicted_task_ends() -> None:
+    world = World()
+    world.add_worker(cpu=4)
+    enter(world, "/u/low", cpu=4, band=PriorityBand.BATCH)
+    world.plan()
+    world.observe(world.task(job_id="/u/low").attempt_uid, TaskState.RUNNING)
+    enter(world, "/u/high", cpu=4, band=PriorityBand.PRODUCTION)
+    world.plan()
+    assert world.task(job_id="/u/high").state is TaskState.ASSIGNED
+    found = explained(world, "/u/low")
+    assert found.cause.endswith("is 0 of 4"), found.cause
+    assert all(step.most_free >= 0 for step in found.funnel.steps)
