@@ -28,6 +28,8 @@ class IrisError(Exception):
     RpcFailed        the server answered with an error                      exit 1
       Denied         UNAUTHENTICATED or PERMISSION_DENIED                   exit 1
     UsageFailed      the caller's words are wrong                           exit 2
+
+    The hint is not part of the text; a traceback shows it below.
     """
 
     exit_code = 1
@@ -36,6 +38,8 @@ class IrisError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if hint:
+            self.add_note(hint)
 
 
 class ConnectFailed(IrisError):

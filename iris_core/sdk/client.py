@@ -50,7 +50,7 @@ class IrisClient:
         return self._client.url
 
     def submit(self, spec: JobSpec) -> Job:
-        """Submits a job; inside a task it becomes a child of the task's job. Raises IrisError, ModelError.
+        """Submits a job; inside a task it becomes a child of the task's job. Raises IrisError.
 
         `job.warnings` has what was accepted and is probably a mistake.
         """

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from iris_core.contracts import UsageFailed
+from iris_core.model.errors import ModelError
 from iris_core.model.ids import JobId, TaskId, check_owner, owner_from_login
 from iris_core.sdk.spec import JobSpec, job_id, request_of
 from iris_core.workspace.setup import sync_script
@@ -28,7 +29,14 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._@+-]")
 
 
 def prepare(spec: JobSpec, environ: Mapping[str, str]) -> tuple[pb.LaunchJobRequest, Bundle | None]:
-    """The request and what travels with it. Reads the workspace. Raises IrisError, ModelError."""
+    """The request and what travels with it. Reads the workspace. Raises IrisError."""
+    try:
+        return _prepared(spec, environ)
+    except ModelError as error:
+        raise UsageFailed(error.message, hint=error.hint) from None
+
+
+def _prepared(spec: JobSpec, environ: Mapping[str, str]) -> tuple[pb.LaunchJobRequest, Bundle | None]:
     parent = parent_of(environ) if not spec.user else None
     name = spec.name or made_up_name(spec)
     request = request_of(spec, job_id(name, owner_of(spec.user, environ), parent))
