@@ -96,7 +96,7 @@ def status(session: Session, how: output.Format) -> int:
             )
         )
         return 0
-    output.write(_status_text(found, session.target.url))
+    output.write(_status_text(found, session.target.url, live=not session.checkpoint))
     if groups:
         output.write(_groups_text(groups))
     if workers.workers:
@@ -136,14 +136,14 @@ def _groups_text(groups: list[dict[str, object]]) -> str:
     return render(columns, [[str(value) for value in group.values()] for group in groups])
 
 
-def _status_text(found: pb.GetClusterStatusResponse, url: str) -> str:
+def _status_text(found: pb.GetClusterStatusResponse, url: str, *, live: bool) -> str:
     from iris_core.live.columns import age
     from iris_core.model.text import one_line
 
     jobs = ", ".join(f"{name} {count}" for name, count in sorted(found.jobs_by_state.items()) if count)
     tasks = ", ".join(f"{name} {count}" for name, count in sorted(found.tasks_by_state.items()) if count)
     slices = ", ".join(f"{count} {name}" for name, count in sorted(found.slices_by_lifecycle.items()) if count)
-    rows = [
+    running = [
         ("Running", "True"),
         ("Healthy", str(found.ready)),
         ("Cluster", found.cluster),
@@ -153,6 +153,10 @@ def _status_text(found: pb.GetClusterStatusResponse, url: str) -> str:
         ("Up for", age(found.started_at_ms, found.now_ms)),
         ("State dir", found.state_dir),
         ("Workers", f"{found.workers_healthy}/{found.workers_total} healthy"),
+    ]
+    saved = [("Running", "False, this is a checkpoint"), ("Address", url), ("Workers", str(found.workers_total))]
+    rows = [
+        *(running if live else saved),
         ("Slices", slices),
         ("Jobs", jobs or "none"),
         ("Tasks", tasks or "none"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import shlex
@@ -161,6 +162,24 @@ def test_what_is_no_checkpoint_is_one_line(saved: str, tmp_path: Path, temporary
         assert (found, len(errors), out) == (code, 1, ""), err
         assert "Traceback" not in err
     assert not list(temporary.glob("iris-checkpoint-*"))
+
+
+def test_the_status_of_a_checkpoint_does_not_claim_that_anything_runs(saved: str, temporary: Path) -> None:
+    code, out, _ = iris("--checkpoint", saved, "cluster", "status")
+    assert code == 0
+    assert f"Running:   False, this is a checkpoint\nAddress:   {saved}\n" in out
+    assert "Healthy" not in out and "Up for" not in out and "Jobs:" in out
+
+
+def test_what_a_killed_one_left_is_removed_by_the_next(saved: str, temporary: Path) -> None:
+    left, used = temporary / "iris-checkpoint-left", temporary / "iris-checkpoint-used"
+    for folder in (left, used):
+        folder.mkdir()
+        (folder / "lock").write_bytes(b"")
+    with open(used / "lock", "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert iris("--checkpoint", saved, "job", "list")[0] == 0
+        assert os.listdir(temporary) == ["iris-checkpoint-used"]
 
 
 def test_selectors_exclude_each_other() -> None:
