@@ -419,15 +419,15 @@ def test_a_group_that_lost_a_worker_is_not_evicted_from_what_was_found_before() 
     gang(world, "/u/second", band=BATCH)
     world.plan()
     gang(world, "/v/one", band=PRODUCTION)
-    world.plan()
-    confirm(world)
-    left = next(j for j in ("/u/first", "/u/second") if states(world, j) == "RRRR")
-    gone = world.task(1, left).worker_id
     gang(world, "/v/two", band=PRODUCTION)
-    world.change_worker(gone, placeable=False)
+    plan = world.planner.plan(world.model, max_assignments=4)
+    with world.batch() as o:
+        apply_plan(o, plan, world.uid, world.now_ms)
+    left = next(j for j in ("/u/first", "/u/second") if states(world, j) == "RRRR")
+    world.change_worker(world.task(1, left).worker_id, placeable=False)
     assert world.planner.plan(world.model).size == 0
     assert (states(world, left), states(world, "/v/two")) == ("RRRR", "PPPP")
-    world.change_worker(gone, placeable=True)
+    world.change_worker(world.task(1, left).worker_id, placeable=True)
     world.plan()
     assert (states(world, left), states(world, "/v/two")) == ("PPPP", "RRRR")
 
