@@ -96,6 +96,10 @@ def _on_the_way(row: Slice, sight: Sight, attached: int) -> tuple[Step, str] | N
         for vm in info.vms:
             if vm.state in _BROKEN:
                 return Step.FAIL, f"machine {vm.vm_id} is {vm.state.name.lower()}: {vm.error or 'no reason given'}"
+    for worker in sight.workers:
+        if worker.dead:
+            # It was there once. The provider may call the machine ready for ever, and work waits for the slice.
+            return Step.FAIL, f"worker {worker.worker_id} is lost: {worker.dead}"
     runs = attached or (info is not None and info.state is SliceState.READY)
     if not runs:
         return None

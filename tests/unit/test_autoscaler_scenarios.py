@@ -504,3 +504,21 @@ async def test_the_fake_is_the_contract() -> None:
 
     machines: Machines = FakeMachines(FakeClock())
     assert not machines.reachable("10.0.0.1:1")
+
+
+async def test_a_worker_that_is_lost_before_its_slice_is_ready_takes_it_along() -> None:
+    w = AutoscalerWorld(tpu_group(max_slices=1), attach=False)
+    w.machines.script("tpu", [Outcome(ready_s=0), Outcome(ready_s=10)])
+    w.world.submit(tasks=4, spec=job_spec(1, device=Device("tpu", "v5litepod-16", 4), group_by="tpu-name"))
+    await w.look(3)
+    first = w.machines.created[0]
+    for worker_id in first.worker_ids[:3]:
+        w.attach_worker(first, worker_id)
+    await w.look(2)
+    assert w.lifecycles() == {first.slice_id: "initializing"}
+    w.lose_worker(first.worker_ids[1])
+    w.machines.on_ready = w.attach
+    await w.pass_time(120)
+    assert first.slice_id not in w.lifecycles() and len(w.machines.created) == 2
+    assert all(task.state is TaskState.ASSIGNED for task in w.world.model.tasks["/u/job"])
+    assert "is lost" in w.said("slice_failed")[0]
