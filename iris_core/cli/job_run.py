@@ -112,6 +112,11 @@ def run(ctx: click.Context, /, no_wait: bool, dry_run: bool, terminate_on_exit: 
         return _interrupted_submit(session, request, terminate_on_exit)
     for doubt in submitted.warnings:
         session.diagnostics.warn(doubt)
+    if options.max_task_failures is None and request.max_task_failures >= max(request.replicas, 1):
+        session.diagnostics.warn(
+            f"it succeeds even if every task fails in the end: --max-retries {options.max_retries} lets it outlive that "
+            f"many; --max-retries-failure {options.max_retries} only retries"
+        )
     if submitted.existing:
         session.diagnostics.note(f"{submitted.job_id} is running already: nothing was submitted")
     try:
@@ -178,11 +183,14 @@ def _how_to_look(session: Session, job_id: str) -> str:
 def _say_end(session: Session, subject: Any, standing: Standing, seconds: float) -> None:
     from iris_core.live.columns import exit_text
     from iris_core.model.quantities import format_duration
+    from iris_core.model.states import task_label
 
     job: pb.JobStatus = subject.status
     took = f" after {format_duration(round(seconds * 1000))}"
     if standing.succeeded:
-        session.diagnostics.note(f"{job.job_id} succeeded{took}")
+        failed = sum(count.count for count in job.task_counts if task_label(count.state) == "failed")
+        but = f", although {failed} of {job.num_tasks} tasks failed for good: it outlives that many" if failed else ""
+        session.diagnostics.note(f"{job.job_id} succeeded{took}{but}")
         return
     why = job.error or (f"exit {exit_text(job.exit_code)}" if job.HasField("exit_code") else "")
     session.diagnostics.note(f"{job.job_id} {standing.label}{took}" + (f": {why}" if why else ""))

@@ -142,12 +142,20 @@ _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
     click.option(
         "--system-reason", default="", metavar="TEXT", help="Why it is system work: names hero, finelog or iris."
     ),
-    _count("--max-retries", 10_000, "Failures of a task that are retried.", default=0, show_default=True),
+    _count(
+        "--max-retries",
+        10_000,
+        "Failures of a task that are retried, and --max-task-failures where that is not given.",
+        default=0,
+        show_default=True,
+    ),
     _count("--max-retries-failure", 10_000, "The same, and leaves --max-task-failures alone."),
     _count(
         "--max-retries-preemption", 10_000, "Preemptions and lost workers of a task that are retried. Default: 100."
     ),
-    _count("--max-task-failures", 1_000_000, "Failed tasks that the job outlives. Default: as --max-retries."),
+    _count(
+        "--max-task-failures", 1_000_000, "Failed tasks with which the job still succeeds. Default: as --max-retries."
+    ),
     _seconds("--timeout", "timeout_s", "Seconds a task may run, 0 = no limit."),
     _seconds("--scheduling-timeout", "scheduling_timeout_s", "Seconds tasks may wait for a worker, 0 = no limit."),
     _many("--port", "ports", "NAME", "A port on the worker, as $IRIS_PORT_<NAME> (repeatable)."),

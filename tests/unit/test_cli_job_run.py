@@ -34,7 +34,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         if request.request_id not in launches:
             launches[request.request_id] = request.name
             state = getattr(world, "ends", "succeeded")
-            world.job(request.name, state, error=getattr(world, "error", ""))
+            job = world.job(request.name, state, error=getattr(world, "error", ""))
+            if failed := getattr(world, "failed", 0):
+                job.task_counts.add(state=common.TASK_STATE_FAILED, count=failed)
             world.task(f"{request.name}/0", state)
             for text in getattr(world, "lines", ["hello"]):
                 world.client.cluster.log(f"{request.name}/0:0", text, epoch_ms=T0)
@@ -73,6 +75,25 @@ def test_a_job_that_does_not_succeed_is_exit_1_with_the_reason(world: World) -> 
     assert "/ada/j failed" in done.err
     assert "killed by SIGKILL (sender unknown)" in done.err
     assert "job describe /ada/j" in done.err
+
+
+def test_a_job_that_may_succeed_with_every_task_failed_says_so_when_it_is_sent(world: World) -> None:
+    warned = "succeeds even if every task fails"
+    assert warned in world.cli("job", "run", "--no-wait", "--max-retries", "1", "--", "true").err
+    for words in (
+        ("--max-retries-failure", "1"),
+        ("--max-retries", "1", "--replicas", "2"),
+        ("--max-retries", "1", "--max-task-failures", "1"),
+    ):
+        done = world.cli("job", "run", "--no-wait", *words, "--", "true")
+        assert done.code == 0 and warned not in done.err
+
+
+def test_a_job_that_succeeds_with_failed_tasks_says_how_many(world: World) -> None:
+    world.failed = 1  # type: ignore[attr-defined]
+    done = world.cli("job", "run", "--job-name", "j", "--", "true")
+    assert done.code == 0
+    assert "although 1 of 1 tasks failed for good" in done.err
 
 
 def test_the_request_says_what_was_typed(world: World) -> None:
