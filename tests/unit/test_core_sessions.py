@@ -285,6 +285,40 @@ async def test_a_worker_given_up_while_its_stream_stood_open_must_attach_anew() 
         await r.until(lambda: r.model.workers["w1"].placeable)
 
 
+async def test_a_set_that_only_leaves_out_what_is_over_goes_with_one_that_says_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "TIDY_S", 600)
+    async with rig() as r:
+        stream = await r.healthy()
+        await r.launch("/u/a")
+        await stream.until("desired")
+        generation = stream.generation
+        following = asyncio.ensure_future(stream.until("desired"))
+        stream.report(saw(stream.desired.attempts[0].attempt_uid, common_pb2.TASK_STATE_SUCCEEDED, 1))
+        await r.until(lambda: not r.model.attempts)
+        await r.settled()
+        assert not following.done()
+        await r.launch("/u/b")
+        await following
+        assert [attempt.run.task_id for attempt in stream.desired.attempts] == ["/u/b/0"]
+        assert stream.generation == generation + 1
+        assert [message.ack.seq for message in stream.got if message.HasField("ack")] == [1], "before the set"
+
+
+async def test_what_is_over_is_left_out_after_a_while_with_what_it_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "TIDY_S", 0.01)
+    async with rig() as r:
+        stream = await r.healthy()
+        await r.launch("/u/a")
+        await stream.until("desired")
+        stream.report(saw(stream.desired.attempts[0].attempt_uid, common_pb2.TASK_STATE_SUCCEEDED, 1))
+        await r.until(lambda: not r.model.attempts)
+        await stream.until("desired")
+        assert not stream.desired.attempts
+        assert len(stream.desired.forget_specs) == 1
+
+
 async def test_an_attach_whose_caller_left_leaves_no_session() -> None:
     async with rig() as r:
         r.store.open.clear()
