@@ -15,6 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 from websockets.typing import Subprotocol
 
 from iris_controller.http.proxy import CONNECT_S, PARTS_PER_TURN, BadGateway, HttpProxy, Shares, raw_path
+from iris_controller.http.proxy_frames import Workload
 from iris_controller.http.proxy_headers import upward
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class SocketProxy:
             if name != b"host" and not name.startswith(b"sec-websocket-")
         ]
         try:
-            return await connect(
+            return await _Dial(
                 uri,
                 subprotocols=[Subprotocol(name) for name in scope["subprotocols"]] or None,
                 additional_headers=extra,
@@ -91,11 +92,19 @@ class SocketProxy:
                 open_timeout=CONNECT_S,
                 ping_interval=None,
                 max_size=MAX_MESSAGE,
+                create_connection=Workload,
                 user_agent_header=None,
                 proxy=None,
             )
         except (OSError, TimeoutError, InvalidHandshake, InvalidURI) as error:
             raise BadGateway(f"endpoint {target.name} takes no websocket there", target.name) from error
+
+
+class _Dial(connect):
+    """The library goes where an answer sends it, which would be anywhere the controller can reach."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
 
 
 async def _relay(workload: ClientConnection, receive: Receive, send: Send) -> None:
@@ -130,7 +139,11 @@ async def _downward(workload: ClientConnection, send: Send) -> None:
         for number in count(1):
             said = await workload.recv()
             kind = "text" if isinstance(said, str) else "bytes"
-            await send({"type": "websocket.send", kind: said})
+            try:
+                await send({"type": "websocket.send", kind: said})
+            except OSError:
+                # The caller left.
+                return
             if not number % PARTS_PER_TURN:
                 await asyncio.sleep(0)
     except ConnectionClosed as closed:

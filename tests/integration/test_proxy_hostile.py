@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import re
 from typing import TYPE_CHECKING
 
 import pytest
+from websockets.asyncio.client import connect as dial
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.utils import accept_key
 
 from iris_controller.http import proxy
+from iris_controller.http.proxy_frames import PIECE
 from iris_controller.http.splice import reset
 from tests.integration.endpoint_world import register, running
 from tests.integration.test_proxy import Streams, ask, proxied
@@ -140,7 +147,7 @@ async def test_one_user_cannot_take_every_connection(tmp_path: Path, monkeypatch
     waiting = asyncio.Event()
     asked = 0
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal asked
         head = await reader.readuntil(b"\r\n\r\n")
         if b"/never" in head:
@@ -152,7 +159,7 @@ async def test_one_user_cannot_take_every_connection(tmp_path: Path, monkeypatch
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok")
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with running(tmp_path, "/u/a", "/v/a") as (r, _):
         for name in ("/u/a", "/v/a"):
@@ -169,3 +176,89 @@ async def test_one_user_cannot_take_every_connection(tmp_path: Path, monkeypatch
             while (await ask(r, "/proxy/u.a.web/"))[0] != 200:
                 pass
     server.close()
+
+
+@pytest.mark.parametrize("frame", [b"\x82\x00", b"\x89\x00"], ids=["empty messages", "pings"])
+async def test_a_flood_of_the_smallest_frames_leaves_others_their_turn(tmp_path: Path, frame: bytes) -> None:
+    async with proxied(tmp_path) as (r, upstream, _):
+
+        async def reply(head: bytes, streams: Streams) -> None:
+            reader, writer = streams
+            key = re.search(rb"(?i)sec-websocket-key: *(\S+)", head)
+            assert key is not None
+            accept = accept_key(key[1].decode())
+            writer.write(b"HTTP/1.1 101 S\r\nupgrade: websocket\r\nconnection: upgrade\r\n")
+            writer.write(f"sec-websocket-accept: {accept}\r\n\r\n".encode() + frame * 50_000 + b"\x81\x03end")
+            while await reader.read(1 << 16):
+                pass
+
+        upstream.reply = reply
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        got = 0
+        url = f"ws://127.0.0.1:{r.controller.port.port}/proxy/u.a.web/"
+        async with dial(url, max_queue=None, open_timeout=60, ping_interval=None) as socket:
+            counting = asyncio.create_task(count())
+            async with asyncio.timeout(60):
+                while await socket.recv() != "end":
+                    got += 1
+            counting.cancel()
+            assert got == (50_000 if frame == b"\x82\x00" else 0)
+        assert turns >= 50_000 * len(frame) // PIECE // 2
+
+
+async def test_a_caller_who_leaves_a_websocket_is_no_fault_of_ours(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def talk(connection: ServerConnection) -> None:
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                await connection.send("more")
+                await asyncio.sleep(0)
+        left.set()
+
+    left = asyncio.Event()
+    async with serve(talk, "127.0.0.1", 0) as server, running(tmp_path) as (r, _):
+        port = server.sockets[0].getsockname()[1]
+        await register(r, "web", task_id="/u/a/0", address=f":{port}")
+        for number in range(5):
+            left.clear()
+            url = f"ws://127.0.0.1:{r.controller.port.port}/proxy/u.a.web/"
+            async with dial(url, open_timeout=60) as socket:
+                await socket.recv()
+                if number % 2:
+                    socket.transport.abort()
+            await asyncio.wait_for(left.wait(), 20)
+    assert "fault" not in caplog.text
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_websocket_goes_where_it_was_registered_and_nowhere_else(tmp_path: Path, status: int) -> None:
+    """A redirect in the handshake would have the controller dial whatever it can reach."""
+    async with proxied(tmp_path) as (r, upstream, _):
+        dialled: list[object] = []
+
+        async def inside(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            dialled.append(writer.get_extra_info("peername"))
+            writer.close()
+
+        hidden = await asyncio.start_server(inside, "127.0.0.1", 0)
+        port = hidden.sockets[0].getsockname()[1]
+
+        async def reply(head: bytes, streams: Streams) -> None:
+            streams[1].write(f"HTTP/1.1 {status} Go\r\nlocation: ws://127.0.0.1:{port}/x\r\n".encode())
+            streams[1].write(b"content-length: 0\r\n\r\n")
+            await streams[1].drain()
+
+        upstream.reply = reply
+        with pytest.raises(InvalidStatus) as caught:
+            await dial(f"ws://127.0.0.1:{r.controller.port.port}/proxy/u.a.web/", open_timeout=60)
+        assert caught.value.response.status_code == 502
+        assert dialled == []
+        hidden.close()
