@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 from iris_controller.autoscaling.demand import demand_for
 from iris_controller.autoscaling.verdict import job_feasibility, verdicts
 from iris_controller.rpc.auth import within
-from iris_controller.rpc.errors import denied, not_found, precondition
+from iris_controller.rpc.errors import clean, denied, not_found, precondition
 from iris_controller.rpc.explain_view import fill
 from iris_controller.rpc.roles import ACCESS
 from iris_controller.rpc.what_if import thought
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 AT_ONCE: Final = 2
 """So many are counted at a time; more wait."""
+MAX_WHY: Final = 300
+"""Bytes of an attempt's error."""
 HISTORY: Final = 5
 """So many earlier attempts of a task are told of, the latest."""
 
@@ -279,7 +281,8 @@ def _history(
             why += " (the worker does not know it any more, as after a restart)"
         where = f" on {attempt.worker_id}" if attempt.worker_id else ""
         notes.append(
-            f"attempt {attempt.attempt_id} ended as {task_label(attempt.state)}{where}" + (f": {why}" if why else "")
+            f"attempt {attempt.attempt_id} ended as {task_label(attempt.state)}{where}"
+            + (f": {clean(why, MAX_WHY)}" if why else "")
         )
     if job is not None and (status.failure_count or status.preemption_count):
         notes.append(

@@ -134,5 +134,5 @@ def _end(o: Overlay, job: Job, task: Task, state: End, trigger: str, reason: str
         worker=attempt.worker_id,
         was=label(task.state),
         state=label(after.state),
-        reason=reason,
+        reason=cut(reason),
     )

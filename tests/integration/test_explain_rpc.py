@@ -462,3 +462,21 @@ async def test_who_may_ask_what_and_over_json(tmp_path: Path) -> None:
             assert said["explanation"]["what_if"] == ["cpu 0.05"]
             wrong = await http.post(url, json={"job_id": "/u/parent/kid", "what_if": {"replicas": -1}})
             assert wrong.status_code == 400 and wrong.json()["field"] == "what_if.replicas"
+
+
+async def test_a_reason_of_any_length_and_content_is_one_short_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with rig(tmp_path) as r, r.worker("w1", run_on):
+        await running(r, asked("/u/a"))
+        reason = "\x1b]0;evil\x07 one\ntwo \u202e" + "a" * 100_000
+        kick = controller_pb2.KickTasksRequest(
+            targets=["/u/a/0"], desired_state=common_pb2.TASK_STATE_PREEMPTED, reason=reason
+        )
+        await r.call("KickTasks", kick, controller_pb2.KickTasksResponse)
+        question = controller_pb2.ExplainTaskRequest(task_id="/u/a/0")
+        task = (await r.call("ExplainTask", question, controller_pb2.ExplainTaskResponse)).explanation
+        note = next(note for note in task.notes if "preempted by" in note)
+        assert len(note) < 400 and note.isprintable()
+    lines = [record.getMessage() for record in caplog.records if "event=task_preempted" in record.getMessage()]
+    assert len(lines) == 1 and len(lines[0]) < 10_000
