@@ -36,6 +36,9 @@ def parser() -> Parser:
         metavar="S",
         help="seconds between checkpoints (default: controller.checkpoint_interval_seconds, else an hour)",
     )
+    serve.add_argument(
+        "--take-over", action="store_true", help="go on with this state though another controller took over since"
+    )
     serve.add_argument("--dry-run", action="store_true", help="look at a state: no dispatch, machines or checkpoints")
     restore = commands.add_parser(
         "restore",
@@ -58,6 +61,7 @@ def serve(
     fresh: bool = False,
     checkpoint: str | None = None,
     checkpoint_interval_s: float | None = None,
+    take_over: bool = False,
     dry_run: bool = False,
     embedded: bool = False,
     ready_fd: int = -1,
@@ -88,6 +92,7 @@ def serve(
         fresh=fresh,
         checkpoint=checkpoint or "",
         checkpoint_interval_s=checkpoint_interval_s,
+        take_over=take_over,
         dry_run=dry_run,
         embedded=embedded,
         ready_fd=ready_fd,
@@ -126,6 +131,7 @@ def main(argv: list[str] | None = None) -> int:
             fresh=words.fresh,
             checkpoint=words.checkpoint_path,
             checkpoint_interval_s=words.checkpoint_interval,
+            take_over=words.take_over,
             dry_run=words.dry_run,
             embedded=words.embedded,
             ready_fd=words.ready_fd,

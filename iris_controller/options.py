@@ -23,6 +23,7 @@ class ServeOptions:
     fresh       move an existing database aside first
     checkpoint  path or URL of a checkpoint to start from, "" = by the rules of `checkpoint/choose.py`
     checkpoint_interval_s   between periodic checkpoints; None = as the cluster file says
+    take_over   go on with the local database also if another controller has taken over the remote state dir since
     dry_run     look at the state, reach nothing outside it (`dry_run.py`)
     embedded    of `demo` and `cluster start --local`: workers and log store end with the controller
     ready_fd    a file descriptor that gets one line of JSON (url, pid, boot_id) once the port serves; -1 = none
@@ -35,6 +36,7 @@ class ServeOptions:
     fresh: bool = False
     checkpoint: str = ""
     checkpoint_interval_s: float | None = None
+    take_over: bool = False
     dry_run: bool = False
     embedded: bool = False
     ready_fd: int = -1

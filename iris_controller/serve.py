@@ -24,7 +24,7 @@ from iris_controller import local_fleet, logs, release
 from iris_controller.autoscaling.runner import Autoscaler
 from iris_controller.boot import open_state
 from iris_controller.budget_tiers import apply_config
-from iris_controller.checkpoint.choose import Wish, prepare
+from iris_controller.checkpoint.choose import Wish, prepare, require_ours
 from iris_controller.checkpoint.keeping import Keeping
 from iris_controller.finelog.client import LogShipper, ShippingHandler
 from iris_controller.finelog_process import FinelogProcess
@@ -104,8 +104,10 @@ class Controller:
         self.state.acquire()
         self._opened.append(self.state.release)
         remote = open_store(options.remote_state_dir)
-        wish = Wish(options.fresh, options.checkpoint, options.dry_run)
+        wish = Wish(options.fresh, options.checkpoint, options.dry_run, options.take_over)
         log.info("starting from: %s", await asyncio.to_thread(prepare, self.state, remote, wish, now_ms()))
+        if options.config.remote_state_dir and not options.dry_run:
+            await asyncio.to_thread(require_ours, self.state, remote)
         opened = open_state(options, self.state, now_ms(), self._opened)
         self.model, self.writer, self.readers = opened.model, opened.writer, opened.readers
         config = options.config

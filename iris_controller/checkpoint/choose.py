@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from iris_controller.checkpoint import restore, rollout
+from iris_controller.checkpoint.claims import OwnClaims
 from iris_controller.checkpoint.layout import BadCheckpoint
+from iris_controller.checkpoint.owner import read_claim, require_takeable
 from iris_controller.store.database import StateDir, StateDirError, check_integrity
 from iris_core.contracts import IrisError
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("iris.checkpoint")
 
+LOCAL = "local"
 FRESH_HINT = "start anew with --fresh, or name a checkpoint with --checkpoint-path"
 
 
@@ -41,6 +44,8 @@ class Wish:
     fresh: bool = False
     checkpoint: str = ""
     dry_run: bool = False
+    take_over: bool = False
+    """Go on with the local database also if another controller has taken over since."""
 
 
 def prepare(state: StateDir, remote: ObjectStore, wish: Wish, now_ms: int) -> str:
@@ -53,19 +58,39 @@ def prepare(state: StateDir, remote: ObjectStore, wish: Wish, now_ms: int) -> st
     """
     try:
         restore.settle(state.path)
-        if wish.fresh:
-            aside = state.set_aside()
-            if aside is not None:
-                log.warning("starting fresh; the previous state was moved to %s", aside)
-            return "fresh"
-        record = None if wish.dry_run else _rollback(remote)
-        if record is not None:
-            return _roll_back(state, remote, record, now_ms)
-        if wish.checkpoint:
-            return _take(state, restore.find(wish.checkpoint), f"db.aside.{now_ms}")
-        return _local(state, remote, now_ms)
+        origin = _prepared(state, remote, wish, now_ms)
+        if not wish.dry_run and (wish.take_over or origin != LOCAL):
+            OwnClaims(state.path).forget()
+        return origin
     except (OSError, sqlite3.Error) as error:
         raise StateDirError(f"the state in {state.path} cannot be prepared: {error}") from error
+
+
+def require_ours(state: StateDir, remote: ObjectStore) -> None:
+    """Raises Fenced if another controller took the remote state dir over after the local database was served last.
+
+    A store that does not answer is no reason not to start: the claim is made later, under the same rule.
+    """
+    try:
+        standing = read_claim(remote)
+    except IrisError as error:
+        log.warning("who owns %s is not known: %s", remote.url, error.message)
+        return
+    require_takeable(remote, standing, OwnClaims(state.path))
+
+
+def _prepared(state: StateDir, remote: ObjectStore, wish: Wish, now_ms: int) -> str:
+    if wish.fresh:
+        aside = state.set_aside()
+        if aside is not None:
+            log.warning("starting fresh; the previous state was moved to %s", aside)
+        return "fresh"
+    record = None if wish.dry_run else _rollback(remote)
+    if record is not None:
+        return _roll_back(state, remote, record, now_ms)
+    if wish.checkpoint:
+        return _take(state, restore.find(wish.checkpoint), f"db.aside.{now_ms}")
+    return _local(state, remote, now_ms)
 
 
 def put_in_place(state: StateDir, checkpoint: str, now_ms: int) -> tuple[str, Path | None]:
@@ -76,7 +101,9 @@ def put_in_place(state: StateDir, checkpoint: str, now_ms: int) -> tuple[str, Pa
     try:
         restore.settle(state.path)
         candidate = restore.find(checkpoint)
-        return candidate.label, _swapped(state, candidate, f"db.aside.{now_ms}")
+        kept = _swapped(state, candidate, f"db.aside.{now_ms}")
+        OwnClaims(state.path).forget()
+        return candidate.label, kept
     except (OSError, sqlite3.Error) as error:
         raise StateDirError(f"the state in {state.path} cannot be prepared: {error}") from error
 
@@ -121,7 +148,7 @@ def _local(state: StateDir, remote: ObjectStore, now_ms: int) -> str:
     if state.database.exists():
         try:
             check_integrity(state.database)
-            return "local"
+            return LOCAL
         except StateDirError as error:
             damage = error
     skipped: list[str] = []

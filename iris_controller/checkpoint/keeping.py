@@ -10,6 +10,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Final
 
+from iris_controller.checkpoint.claims import OwnClaims
 from iris_controller.checkpoint.layout import KEEP_MS, LOCAL_KEEP_MS
 from iris_controller.checkpoint.owner import Owner
 from iris_controller.checkpoint.service import Checkpoints, Fence
@@ -44,7 +45,9 @@ class Keeping:
         owner: Owner | None = None
         self._fence: Fence | None = None
         if options.config.remote_state_dir and not options.dry_run:
-            owner = Owner(remote, str(state.path), os.getpid(), lambda: time.time_ns() // 1_000_000)
+            owner = Owner(
+                remote, str(state.path), os.getpid(), lambda: time.time_ns() // 1_000_000, OwnClaims(state.path)
+            )
             self._fence = Fence(owner, loop, opened.writer, stop_acting)
         self._checkpoints = Checkpoints(
             loop,

@@ -18,6 +18,7 @@ from iris_core.contracts import GenerationMismatch, IrisError, ObjectMissing
 from iris_core.model.text import one_line
 
 if TYPE_CHECKING:
+    from iris_controller.checkpoint.claims import OwnClaims
     from iris_core.contracts import ObjectStore
 
 OWNER: Final = "owner.json"
@@ -69,10 +70,24 @@ def require(store: ObjectStore, claim: str) -> None:
         raise _fenced(store, found)
 
 
+def require_takeable(store: ObjectStore, standing: Claim | None, own: OwnClaims | None) -> None:
+    """Raises Fenced if the claim that stands was made by another controller after this state was served last."""
+    if standing is None or own is None or own.may_take(standing.claim):
+        return
+    raise Fenced(
+        f"{standing} took over {store.url} after this state was served last: what is here is older",
+        hint="leave it stopped; or stop that one, and start this one with --checkpoint-path to go on from its last checkpoint, or"
+        " with --take-over to go on with what is here",
+    )
+
+
 class Owner:
     """One controller's claim. Its methods block; they are for a thread, one at a time."""
 
-    def __init__(self, store: ObjectStore, state_dir: str, pid: int, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, store: ObjectStore, state_dir: str, pid: int, wall_ms: Callable[[], int], own: OwnClaims | None = None
+    ) -> None:
+        """`own` says which claims this state may take over from; None = from anybody's."""
         self.claim = secrets.token_hex(16)
         self.lost = ""
         """Who has taken it over, in one line; "" = nobody."""
@@ -81,6 +96,7 @@ class Owner:
         self._store = store
         self._me = {"claim": self.claim, "host": socket.gethostname(), "pid": pid, "state_dir": state_dir}
         self._wall_ms = wall_ms
+        self._own = own
         self._generation = ""
         self.claimed = False
         """Whether it was ever ours."""
@@ -88,7 +104,8 @@ class Owner:
     def take(self) -> Claim | None:
         """Claims the remote state dir from whoever had it, and returns that claim.
 
-        Raises Fenced: others claim it as fast as we do. Raises IrisError: the store does not answer.
+        Raises Fenced: others claim it as fast as we do, or it was taken from this state earlier. Raises IrisError: the store does not
+        answer, or what this state has claimed cannot be written down.
         """
         for _ in range(TRIES):
             info = self._store.stat(OWNER)
@@ -97,6 +114,8 @@ class Owner:
                 # A write of ours whose answer was lost.
                 self._is_ours(info.generation if info is not None else "")
                 return None
+            require_takeable(self._store, before, self._own)
+            self._remember()
             mine = json.dumps({**self._me, "claimed_at_ms": self._wall_ms()}).encode() + b"\n"
             try:
                 written = self._store.put(OWNER, mine, if_generation=info.generation if info is not None else "")
@@ -105,6 +124,14 @@ class Owner:
             self._is_ours(written.generation)
             return before
         raise Fenced(f"{OWNER} in {self._store.url} is claimed by others all the time")
+
+    def _remember(self) -> None:
+        if self._own is None:
+            return
+        try:
+            self._own.add(self.claim)
+        except OSError as error:
+            raise IrisError(f"the claim cannot be written down: {error}") from error
 
     def _is_ours(self, generation: str) -> None:
         self._generation, self.claimed, self.problem = generation, True, ""
@@ -135,5 +162,5 @@ class Owner:
 def _fenced(store: ObjectStore, by: Claim) -> Fenced:
     return Fenced(
         f"{by} has taken over {store.url}",
-        hint="stop this controller, or that one and start this one anew",
+        hint="stop this controller; what it has is older from now on",
     )

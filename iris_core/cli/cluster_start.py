@@ -178,6 +178,11 @@ def controller() -> None:
     help="Seconds between checkpoints. Default: from the file, else an hour.",
 )
 @click.option(
+    "--take-over",
+    is_flag=True,
+    help="Go on with this state though another controller took over its remote state since.",
+)
+@click.option(
     "--dry-run",
     is_flag=True,
     help="Look at a state: dispatch nothing, change no machines, write no checkpoints. Its copy is kept in /tmp/dry-run/<today>.",
@@ -190,6 +195,7 @@ def serve(
     fresh: bool,
     checkpoint_path: str | None,
     checkpoint_interval: float | None,
+    take_over: bool,
     dry_run: bool,
 ) -> int:
     """Run the controller of a cluster file in the foreground, as `iris-controller serve` does.
@@ -210,5 +216,6 @@ def serve(
         fresh=fresh,
         checkpoint=checkpoint_path,
         checkpoint_interval_s=checkpoint_interval,
+        take_over=take_over,
         dry_run=dry_run,
     )

@@ -267,6 +267,29 @@ def test_a_second_controller_on_the_same_remote_state_dir_fences_the_first(tmp_p
             second.end()
     finally:
         first.end()
+    # What it has is older than what the second one did: no restart may bring it back by itself.
+    words = [sys.executable, "-m", "iris_controller.main", "serve", "--config", str(first.config)]
+    done = subprocess.run(
+        [*words, "--state-dir", str(first.state)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert "took over" in done.stderr and "--take-over" in done.stderr and "Traceback" not in done.stderr
+    first.extra = ("--take-over",)
+    first.start()
+    try:
+        until(lambda: ready(first.url)[0], "the first is not ready")
+        with first.client() as client:
+            launch(client, "/u/again", ["true"])
+    finally:
+        first.end()
+    done = subprocess.run(
+        [*words[:-1], str(second.config), "--state-dir", str(second.state)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1 and "took over" in done.stderr
 
 
 def test_a_kill_of_controller_and_checkpoint_leaves_a_good_one_and_no_scratch(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from iris_controller.checkpoint.claims import OwnClaims
 from iris_controller.checkpoint.owner import OWNER, Fenced, Owner, read_claim, require
 from iris_core.contracts import IrisError, ObjectStore
 from providers.fake.objects import FakeStore
@@ -43,6 +44,43 @@ def test_the_last_claim_stands_and_the_first_one_learns_who_it_was(store: Object
     first.check()
     claim = read_claim(store)
     assert claim is not None and claim.pid == 2
+
+
+def test_a_state_that_lost_its_claim_does_not_come_back_by_a_restart(store: ObjectStore, tmp_path: Path) -> None:
+    def start(name: str) -> Owner:
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        return Owner(store, str(folder), 1, lambda: 1000, OwnClaims(folder))
+
+    start("a").take()
+    again = start("a")
+    again.take()
+    assert not again.problem, "its own claim it may renew"
+    with pytest.raises(Fenced, match="took over"):
+        start("b").take()
+    OwnClaims(tmp_path / "b").forget()
+    second = start("b")
+    second.take()
+    again.check()
+    assert again.lost
+    third = start("a")
+    third.check()
+    assert "what is here is older" in third.lost and not third.claimed
+    found = read_claim(store)
+    assert found is not None and found.claim == second.claim
+    # Killed between writing its claim down and making it: what stands is still its own.
+    OwnClaims(tmp_path / "b").add("f" * 32)
+    start("b").take()
+    OwnClaims(tmp_path / "a").forget()
+    start("a").take()
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[1]", b'{"claims": 3}', b"[" * 9999])
+def test_damaged_claims_are_no_claims(store: ObjectStore, tmp_path: Path, damage: bytes) -> None:
+    owner(store, 1).take()
+    (tmp_path / "claims.json").write_bytes(damage)
+    with pytest.raises(Fenced):
+        Owner(store, str(tmp_path), 1, lambda: 1000, OwnClaims(tmp_path)).take()
 
 
 def test_of_many_that_claim_at_once_exactly_one_is_left(store: ObjectStore) -> None:
@@ -84,7 +122,7 @@ def test_an_outage_takes_nothing_and_is_told(tmp_path: Path) -> None:
         require(store, one.claim)
     store.before = None
     one.check()
-    assert not one.problem and not one.lost
+    assert (one.problem, one.lost) == ("", "")
 
 
 def test_a_claim_that_was_removed_or_damaged_is_made_anew(store: ObjectStore) -> None:
