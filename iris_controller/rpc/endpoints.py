@@ -228,7 +228,7 @@ class EndpointService:
             raise precondition(
                 request.name,
                 f"{request.name} is private",
-                hint="its task must register it with access LINK",
+                hint="its task must register it anew with access link, in Python serve(…, link=True)",
                 code="private_endpoint",
             )
         token = self._signer.endpoint_token(request.name, call.identity.principal, ttl_ms // 1000)
