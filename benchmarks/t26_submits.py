@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from iris_core.client.aio import GrpcAsyncClient
 
 CLIENTS = 16
-EACH = 125
+EACH = 60
 ROUNDS = 5
 
 
