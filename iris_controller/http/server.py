@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from iris_controller.http import splice
 from iris_controller.http.proxy_socket import MAX_MESSAGE
 
 if TYPE_CHECKING:
@@ -109,7 +110,17 @@ class _Protocol(H11Protocol):
             self.transport.close()
         else:
             self.cycle.keep_alive = False
+            self._look()
         return True
+
+    def _look(self) -> None:
+        # Nothing is read any more, so a reset would show only with the next write, and an answer may take for ever.
+        if self.transport.is_closing():
+            return
+        if splice.given_up(self.transport):
+            self.transport.abort()
+        else:
+            self.loop.call_later(splice.LOOK_S, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_watching()

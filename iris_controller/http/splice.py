@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LINGER_S = 10.0
+LOOK_S = 15.0
+"""How often it is seen to whether a side that has said all is still there."""
+_TCP_CLOSE = 7
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
@@ -36,10 +39,22 @@ class End(asyncio.Protocol):
         if self.other.ended:
             self.transport.close()
             self.other.transport.close()
-        elif not self.other.transport.is_closing():
-            self.other.transport.write_eof()
+        else:
+            if not self.other.transport.is_closing():
+                self.other.transport.write_eof()
+            self._look()
         # The connection stays open for what the other side still says.
         return True
+
+    def _look(self) -> None:
+        # Nothing is read from it any more, so nobody else hears that the kernel gave it up.
+        if self.gone or self.transport.is_closing():
+            return
+        if given_up(self.transport):
+            self.transport.abort()
+            self.other.break_off()
+        else:
+            asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
     def pause_writing(self) -> None:
         if not self.other.transport.is_closing():
@@ -65,6 +80,12 @@ class End(asyncio.Protocol):
         if not self.transport.is_closing():
             reset(self.transport.get_extra_info("socket"))
         self.transport.abort()
+
+
+def given_up(transport: asyncio.Transport) -> bool:
+    """Whether the kernel has ended a connection of which nothing is read any more."""
+    sock: socket.socket = transport.get_extra_info("socket")
+    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_CLOSE
 
 
 def reset(sock: socket.socket) -> None:

@@ -13,7 +13,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.utils import accept_key
 
-from iris_controller.http import proxy
+from iris_controller.http import proxy, splice
 from iris_controller.http.proxy_frames import PIECE
 from iris_controller.http.splice import reset
 from tests.integration.endpoint_world import register, running
@@ -53,6 +53,29 @@ async def test_a_caller_who_leaves_before_the_answer_takes_the_request_along(tmp
         _, writer = await send(r, raw)
         await asyncio.wait_for(asked.wait(), 20)
         # An end alone may be half of one; who has really gone answers the port's probes with a reset.
+        reset(writer.get_extra_info("socket"))
+        writer.transport.abort()
+        await asyncio.wait_for(upstream.gone.wait(), 20)
+
+
+async def test_a_caller_who_ended_their_side_and_then_vanished_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(splice, "LOOK_S", 0.05)
+    async with proxied(tmp_path) as (r, upstream, _):
+        asked = asyncio.Event()
+
+        async def reply(head: bytes, streams: Streams) -> None:
+            asked.set()
+            await streams[0].read()
+            upstream.gone.set()
+
+        upstream.reply = reply
+        _, writer = await send(r, GET)
+        await asyncio.wait_for(asked.wait(), 20)
+        writer.write_eof()
+        done, _ = await asyncio.wait({asyncio.ensure_future(upstream.gone.wait())}, timeout=0.5)
+        assert not done, "who has only said all may still listen"
         reset(writer.get_extra_info("socket"))
         writer.transport.abort()
         await asyncio.wait_for(upstream.gone.wait(), 20)
