@@ -53,7 +53,8 @@ def dial(target: str, *, tls: bool = False) -> grpc.aio.Channel:
     options: list[tuple[str, Any]] = [
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.min_reconnect_backoff_ms", 1000),
+        # How long one attempt may take, in spite of its name: a busy controller answers late.
+        ("grpc.min_reconnect_backoff_ms", 10_000),
         ("grpc.max_reconnect_backoff_ms", 2000),
         ("grpc.max_receive_message_length", _MAX_MESSAGE),
         ("grpc.max_send_message_length", _MAX_MESSAGE),

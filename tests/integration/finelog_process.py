@@ -27,7 +27,8 @@ OPTIONS = (
     ("grpc.max_receive_message_length", 16 << 20),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
+    # How long one attempt may take, in spite of its name: a busy controller answers late.
+    ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 200),
 )
 

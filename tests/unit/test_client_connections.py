@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -359,6 +360,48 @@ def test_a_kept_connection_that_died_is_replaced(server: Server) -> None:
         get(client)
         client._idle[0]._socket.shutdown(socket.SHUT_RDWR)
         assert dict(get(client).states) == {"/u/j": 3}
+
+
+def test_a_controller_that_is_slow_to_answer_is_dialled_once_and_waited_for(server: Server) -> None:
+    """A busy one takes the connection at once and speaks later: giving up and dialling anew would never get through."""
+    server.handlers[GET] = states
+    behind = server.start_grpc()
+    dialled: list[socket.socket] = []
+    opened: list[socket.socket] = []
+    pumps: list[threading.Thread] = []
+    with socket.create_server(("127.0.0.1", 0)) as front:
+
+        def slow() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    one, _ = front.accept()
+                    dialled.append(one)
+                    threading.Timer(1.5, join, (one,)).start()
+
+        def join(one: socket.socket) -> None:
+            other = socket.create_connection(("127.0.0.1", behind))
+            opened.append(other)
+            for source, sink in ((one, other), (other, one)):
+                pumps.append(threading.Thread(target=pump, args=(source, sink)))
+                pumps[-1].start()
+
+        def pump(source: socket.socket, sink: socket.socket) -> None:
+            with contextlib.suppress(OSError):
+                while data := source.recv(65536):
+                    sink.sendall(data)
+                sink.shutdown(socket.SHUT_WR)
+
+        accepting = threading.Thread(target=slow, daemon=True)
+        accepting.start()
+        with GrpcClient(Endpoint(False, "127.0.0.1", front.getsockname()[1])) as client:
+            assert dict(get(client).states) == {"/u/j": 3}
+        assert len(dialled) == 1
+        front.shutdown(socket.SHUT_RDWR)
+        accepting.join()
+    for one in pumps:
+        one.join()
+    for each in (*dialled, *opened):
+        each.close()
 
 
 def test_large_messages_go_over_grpc_and_small_ones_do_not(server: Server) -> None:
