@@ -10,6 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from iris_controller.scheduling.order import band_now, order_key
+from iris_controller.scheduling.preemption import Claim
+from iris_controller.state.budgets import budget_user
+from iris_core.model.bands import PriorityBand
 from iris_core.model.constraints import (
     AVAILABILITY,
     DEVICE_TYPE,
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from iris_controller.state.availability import Obtained
     from iris_controller.state.model import Model
     from iris_controller.state.records import Job, JobSpec
-    from iris_core.model.bands import PriorityBand
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class Demand:
     size: int = 0
     """Of a gang: its members, those that have succeeded included."""
     band: PriorityBand | None = None
+    claim: Claim | None = None
+    """On whose behalf others may be asked to go; None = nobody is."""
     probe: bool = False
     """One slice, to see whether the accelerator can be had."""
 
@@ -65,7 +69,7 @@ def demand_of(model: Model, unplaced: Iterable[tuple[str, bool]]) -> list[Demand
     waiting.sort(key=lambda item: (-item[2].rank(), order_key(item[0])))
     found: dict[tuple[Constraint, ...] | str, Demand] = {}
     for job, count, band in waiting:
-        for demand in reserved(_demand(job, count, band), model.obtained):
+        for demand in reserved(replace(_demand(job, count, band), claim=claim_of(job, band)), model.obtained):
             # One slice shows for all who ask that the accelerator can be had there.
             found.setdefault(demand.required if demand.probe else job.job_id, demand)
     return list(found.values())
@@ -91,6 +95,13 @@ def reserved(demand: Demand, obtained: Obtained) -> list[Demand]:
                 Demand(demand.job_id, 1, wanted, (*device_constraints(wanted), *places), band=demand.band, probe=True)
             )
     return probes or [replace(demand, required=others)]
+
+
+def claim_of(job: Job, band: PriorityBand) -> Claim:
+    """What the job's tasks may take, served in `band`: as the scheduler has it."""
+    requested = job.spec.band.resolve(None)
+    user = budget_user(job) if requested is PriorityBand.INTERACTIVE else ""
+    return Claim(band, requested, user, job.parent_job_id or "")
 
 
 def demand_for(job: Job, count: int) -> Demand:

@@ -14,6 +14,7 @@ from iris_core.model.quantities import format_duration
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from iris_controller.autoscaling.reservations import Pool
     from iris_core.config.scale_groups import ScaleGroup
     from iris_core.model.resources import Resources
 
@@ -61,6 +62,8 @@ class GroupState:
     """What its largest worker really has; None = no worker has ever been seen."""
     attributes: Mapping[str, str | int | float] = field(default_factory=dict)
     """What every worker of it says of itself, from the group where not given."""
+    pool: Pool | None = None
+    """The reservation that its slices are made of; None = none."""
 
     def __post_init__(self) -> None:
         if not self.attributes:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from iris_controller.autoscaling import backoff
 from iris_controller.autoscaling.hands import DELETE_S, Hands, within
+from iris_controller.autoscaling.holdings import comes_back
 from iris_controller.autoscaling.lifecycle import Step, next_step
 from iris_controller.autoscaling.specs import is_manual, workers_of
-from iris_controller.state import slices
+from iris_controller.scheduling.order import band_now
+from iris_controller.state import making_way, slices
 from iris_controller.state.slices import GOING, Lifecycle, ScalingGroup, Slice
 from iris_core.contracts import MachinesFailed, SliceInfo, SliceState
 from iris_core.model.states import WorkerHealth
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
     from iris_controller.autoscaling.memory import Memory
     from iris_controller.autoscaling.planning import Retire
     from iris_controller.autoscaling.queue import Queue
+    from iris_controller.autoscaling.reservations import MakeWay
     from iris_controller.autoscaling.sights import Sights
+    from iris_controller.scheduling.preemption import Claim
     from iris_controller.state.overlay import Overlay
     from iris_core.config.cluster import ClusterConfig
     from iris_core.contracts import Machines
@@ -190,10 +194,34 @@ class Keeper:
         self._sights.keep(self._model.slices, now)
         self.delete(now)
 
+    async def make_way(self, wanted: Sequence[MakeWay], now: float) -> None:
+        """Gives up slices for more important work of the same reservation, where that is as it was when it was planned."""
+        going = {row.slice_id for row in self._model.slices.values() if row.lifecycle in GOING}
+        for item in wanted:
+            claim = item.demand.claim
+            if claim is None:
+                continue
+
+            def give_up(o: Overlay, now_ms: int, item: MakeWay = item, claim: Claim = claim) -> list[Slice]:
+                job = o.job(item.demand.job_id)
+                rows = (self._model.slices | o.slices).values()
+                more = any(row is not None and row.lifecycle in GOING and row.slice_id not in going for row in rows)
+                if job is None or more or band_now(self._model, job) is not claim.band:
+                    # Chips that nobody knew of are on their way back, or it is not worth as much any more: the next look will tell.
+                    return []
+                ids = [held.slice_id for held in item.slices]
+                return making_way.make_way(o, ids, job.job_id, claim.band, claim.may_take, item.pool, now_ms)
+
+            for row in await self._loop.post("reservation", give_up):
+                going.add(row.slice_id)
+                self._actions.say("scale_down", row.slice_id, row.scale_group, "pending", row.error_message)
+        self._sights.keep(self._model.slices, now)
+        self.delete(now)
+
     def delete(self, now: float) -> None:
         """Has the machines of slices that were given up deleted, once what ran there is over or had its time."""
         for row in self._model.slices.values():
-            if row.lifecycle not in GOING or (row.manual and row.lifecycle is Lifecycle.FAILED):
+            if row.lifecycle not in GOING or not comes_back(row):
                 continue
             busy = self._unconfirmed(row) and self._sights.going_s(row.slice_id, now) < GRACE_S
             if busy or now - self._deleted_at.get(row.slice_id, _NEVER) < DELETE_AGAIN_S:

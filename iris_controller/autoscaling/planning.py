@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from iris_controller.autoscaling.groups import BLOCKED, Availability, blocking_tiers, tier_block
+from iris_controller.autoscaling.reservations import BUFFER
 from iris_controller.autoscaling.routing import Routing, route
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from iris_controller.autoscaling.demand import Demand
     from iris_controller.autoscaling.groups import GroupState
+    from iris_controller.autoscaling.reservations import HeldSlice
 
 RATE_LIMITED = "rate_limited"
 THROTTLED = "create_throttled"
@@ -85,11 +87,14 @@ def plan(
     states: Sequence[GroupState],
     idle: Sequence[IdleSlice] = (),
     *,
+    held: Sequence[HeldSlice] = (),
     creates_left: int | None = None,
     idle_threshold_ms: int = 600_000,
 ) -> Plan:
-    """The next step. `creates_left` is what the limit over all groups still allows, None = any number."""
-    routing = route(demands, states)
+    """The next step. `creates_left` is what the limit over all groups still allows, None = any number; `held` are the slices that
+    may go for others of their reservation.
+    """
+    routing = route(demands, states, held)
     found = Plan(routing)
     blocking = blocking_tiers(states)
     by_name = {state.name: state for state in states}
@@ -103,8 +108,7 @@ def plan(
         blocked = tier_block(state, blocking)
         wanted = wanted_slices(state, routing)
         count = min(wanted, state.room)
-        if state.availability in BLOCKED or blocked:
-            count = 0
+        count = 0 if state.availability in BLOCKED or blocked else _of_the_pool(state, routing, count)
         launch, left = _limited(found, state, count, left)
         if launch:
             found.launches.append(Launch(name, launch, _why(state, routing)))
@@ -122,6 +126,19 @@ def aim(state: GroupState, routing: Routing) -> int:
 def wanted_slices(state: GroupState, routing: Routing) -> int:
     """How many more it should ask for, whatever holds it back."""
     return max(routing.launches.get(state.name, 0), aim(state, routing) - state.live, 0)
+
+
+def _of_the_pool(state: GroupState, routing: Routing, count: int) -> int:
+    """What of `count` the group's reservation has chips for: demand was given its own, a buffer takes what nobody waits for."""
+    if state.pool is None:
+        return count
+    ledger, chips = routing.ledgers[state.pool.name], state.group.chips
+    asked = min(count, routing.launches.get(state.name, 0))
+    spare = min(count - asked, ledger.room(BUFFER, chips))
+    if asked + spare < count:
+        routing.short.setdefault(state.name, ledger.why(chips))
+    ledger.take(spare * chips)
+    return asked + spare
 
 
 def _limited(found: Plan, state: GroupState, count: int, left: int | None) -> tuple[int, int | None]:
@@ -163,6 +180,8 @@ def _decision(state: GroupState, routing: Routing, launched: int, wanted: int, b
         return Decision("blocked", blocked)
     if launched:
         return Decision("selected", f"makes {launched}")
+    if state.name in routing.short:
+        return Decision("blocked", routing.short[state.name])
     if wanted and state.room:
         return Decision("requesting", "waits for a limit, or for the first answer after a failure")
     if wanted:

@@ -3,7 +3,8 @@
 Entries are served in the order given, each by the groups that match it: those that meet more of its preferences first, for
 work without accelerators those that have none, then by priority. What is already on its way, or about to be of use again, is filled
 before anything new is opened, so that demand sticks to what was asked for because of it. Work goes bucket by bucket: a job of 100,000
-tasks costs what a job of one does. Must never promise one machine twice, and never open more than a group has room for.
+tasks costs what a job of one does. What a reservation cannot give now, it is to give as soon as it can: chips are kept for it, and
+others make way (`reservations`). Must never promise one machine twice, and never open more than a group has room for.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from iris_controller.autoscaling.matching import (
     unmet,
     unmet_wishes,
 )
+from iris_controller.autoscaling.reservations import SHORT, HeldSlice, Ledger, MakeWay, Pool, rank_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from iris_controller.autoscaling.demand import Demand
     from iris_controller.autoscaling.groups import GroupState
@@ -59,6 +61,11 @@ class Routing:
     required: dict[str, int] = field(default_factory=dict)
     launches: dict[str, int] = field(default_factory=dict)
     """In the order in which they became necessary."""
+    ledgers: dict[str, Ledger] = field(default_factory=dict)
+    """By pool, what each reservation can still give."""
+    short: dict[str, str] = field(default_factory=dict)
+    """Groups that would make a slice if their reservation had the chips, and what it has."""
+    making_way: list[MakeWay] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -67,24 +74,31 @@ class _Shape:
 
     refusal: tuple[str, str]
     choices: list[GroupState]
+    books: list[_Book]
+    """Of the choices; empty where none of them is made of a reservation."""
 
 
 class _Book:
     """What one group can still give."""
 
-    def __init__(self, state: GroupState, may_grow: bool) -> None:
+    def __init__(self, state: GroupState, grows: bool, ledger: Ledger | None) -> None:
         self.state = state
+        self.grows = grows
+        self.ledger = ledger
         self.coming = state.in_flight + state.returning
-        self.new = state.room if may_grow else 0
+        self.new = state.room if grows else 0
         self.filled = 0
         self.opened = 0
+        self.claimed = 0
+        """To be opened once their chips are there."""
         self.machines: dict[Capacity, int] = {}
         """Of slices that some demand has opened already: how many have how much room left."""
 
     def give(self, demand: Demand, count: int, new: bool) -> int:
         """Takes up to `count` tasks; `new` = into slices that nobody asked for yet. Returns how many."""
+        rank = rank_of(demand)
         if demand.gang:
-            return count if self._open(1, new) else 0
+            return count if self._open(1, new, rank) else 0
         if not (self.new if new else self.coming or self.machines):
             return 0
         full = capacity(demand, self.state)
@@ -94,16 +108,39 @@ class _Book:
         left = count - (0 if new else self._fill(demand, count))
         while left:
             machines = -(-left // each)
-            slices = self._open(-(-machines // self.state.group.num_vms), new)
+            slices = self._open(-(-machines // self.state.group.num_vms), new, rank)
             if not slices:
                 break
             self._put(full, slices * self.state.group.num_vms)
             left -= self._fill(demand, left)
         return count - left
 
-    def _open(self, wanted: int, new: bool) -> int:
+    def tasks_in_one(self, demand: Demand) -> int:
+        """How many of the tasks an empty slice takes."""
+        if demand.gang:
+            return demand.count
+        return fits(demand, capacity(demand, self.state)) * self.state.group.num_vms
+
+    def claim(self) -> None:
+        """One slice more is to be opened once its chips are there."""
+        self.new -= 1
+        self.claimed += 1
+
+    def soon(self, wanted: int) -> int:
+        """How many of so many slices could be asked for at once if there were chips."""
+        state = self.state
+        coming = self.opened + self.claimed
+        if state.troubled:
+            wanted = min(wanted, max(0, 1 - state.requesting - coming))
+        return wanted if state.up_left is None else min(wanted, max(0, state.up_left - coming))
+
+    def _open(self, wanted: int, new: bool, rank: int) -> int:
         if new:
             taken = min(wanted, self.new)
+            if self.ledger is not None:
+                chips = self.state.group.chips
+                taken = min(taken, self.ledger.room(rank, chips))
+                self.ledger.take(taken * chips)
             self.new -= taken
             self.opened += taken
         else:
@@ -139,12 +176,16 @@ class _Book:
             self.machines.pop(room, None)
 
 
-def route(demands: Sequence[Demand], states: Sequence[GroupState]) -> Routing:
-    """Routes every entry, most important first."""
-    routing = Routing()
+def route(demands: Sequence[Demand], states: Sequence[GroupState], held: Iterable[HeldSlice] = ()) -> Routing:
+    """Routes every entry, most important first. `held` are the slices that may go for others of their reservation."""
+    routing = Routing(ledgers=_ledgers(states, held))
     blocking = blocking_tiers(states)
     books = {
-        state.name: _Book(state, state.availability not in BLOCKED and not tier_block(state, blocking))
+        state.name: _Book(
+            state,
+            state.availability not in BLOCKED and not tier_block(state, blocking),
+            routing.ledgers.get(state.pool.name) if state.pool is not None else None,
+        )
         for state in states
     }
     shapes: dict[object, _Shape] = {}
@@ -158,9 +199,13 @@ def route(demands: Sequence[Demand], states: Sequence[GroupState]) -> Routing:
         )
         shape = shapes.get(key)
         if shape is None:
-            shape = shapes[key] = _Shape(never(demand, states), candidates(demand, states))
+            choices = candidates(demand, states)
+            pooled = any(state.pool is not None for state in choices)
+            own = [books[state.name] for state in choices] if pooled else []
+            shape = shapes[key] = _Shape(never(demand, states), choices, own)
         if shape.refusal[0]:
             # Room only shrinks here: what has found none will find none.
+            _ask_for_chips(routing, shape.books, demand, demand.count)
             routing.unmet.append(Unmet(demand, demand.count, *shape.refusal))
             continue
         choices = shape.choices
@@ -174,7 +219,8 @@ def route(demands: Sequence[Demand], states: Sequence[GroupState]) -> Routing:
                 if new and books[state.name].opened:
                     routing.launches[state.name] = books[state.name].opened
         if left:
-            shape.refusal = _full(choices, blocking)
+            short = _ask_for_chips(routing, shape.books, demand, left)
+            shape.refusal = _full(choices, blocking, short)
             routing.unmet.append(Unmet(demand, left, *shape.refusal))
     routing.required = {name: book.filled + book.opened for name, book in books.items() if book.filled or book.opened}
     return routing
@@ -198,6 +244,48 @@ def candidates(demand: Demand, states: Sequence[GroupState]) -> list[GroupState]
     return sorted(found, key=lambda s: (unmet_wishes(demand, s), s.group.priority, s.name))
 
 
+def _ledgers(states: Iterable[GroupState], held: Iterable[HeldSlice]) -> dict[str, Ledger]:
+    pools: dict[str, Pool] = {state.pool.name: state.pool for state in states if state.pool is not None}
+    slices = list(held) if pools else []
+    return {name: Ledger(pool, slices) for name, pool in pools.items()}
+
+
+def _ask_for_chips(routing: Routing, books: Sequence[_Book], demand: Demand, left: int) -> dict[str, str]:
+    """Sees to chips for what found no room, in the first group whose reservation can have them; answers what each group lacks.
+
+    A group that is blocked has nobody go, but what is free is kept for it: else others would take it and have to go later.
+    """
+    short: dict[str, str] = {}
+    for book in books:
+        ledger, state = book.ledger, book.state
+        room = state.room - book.opened - book.claimed
+        if ledger is None or not room:
+            continue
+        chips, each = state.group.chips, book.tasks_in_one(demand)
+        if book.grows:
+            short[state.name] = ledger.why(chips)
+        wanted = min(-(-left // each), room)
+        if not wanted:
+            continue
+        if not book.grows:
+            kept = min(wanted, ledger.room(rank_of(demand), chips))
+            ledger.take(kept * chips)
+            book.claimed += kept
+            continue
+        for _ in range(book.soon(wanted)):
+            slices = ledger.cover(demand, state.name, chips)
+            if slices is None:
+                break
+            if slices:
+                routing.making_way.append(MakeWay(demand, state.name, ledger.pool.name, slices))
+            book.claim()
+            left = max(0, left - each)
+        ledger.lack(rank_of(demand))
+    for name, reason in short.items():
+        routing.short.setdefault(name, reason)
+    return short
+
+
 def _less(room: Capacity, demand: Demand, tasks: int) -> Capacity:
     asked = demand.resources
     devices = asked.device.count if asked.device is not None else 0
@@ -205,13 +293,15 @@ def _less(room: Capacity, demand: Demand, tasks: int) -> Capacity:
     return cpu - tasks * asked.cpu_millicores, memory - tasks * asked.memory_bytes, left - tasks * devices
 
 
-def _full(choices: Sequence[GroupState], blocking: dict[str, GroupState]) -> tuple[str, str]:
+def _full(choices: Sequence[GroupState], blocking: dict[str, GroupState], short: dict[str, str]) -> tuple[str, str]:
     tiers = [tier_block(state, blocking) for state in choices]
     own = [state.availability in BLOCKED for state in choices]
     if all(tier and not blocked for tier, blocked in zip(tiers, own, strict=True)):
         return TIER, tiers[0]
+    if all(state.name in short for state in choices):
+        return SHORT, "; ".join(f"{name}: {reason}" for name, reason in short.items())
     said = [
-        f"{state.name}: {tier if tier and not blocked else _why(state)}"
+        f"{state.name}: {tier if tier and not blocked else short.get(state.name) or _why(state)}"
         for state, tier, blocked in zip(choices, tiers, own, strict=True)
     ]
     return FULL, "; ".join(said)

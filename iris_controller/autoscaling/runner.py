@@ -16,15 +16,18 @@ from typing import TYPE_CHECKING, Final
 
 from iris_controller.autoscaling import backoff, planning
 from iris_controller.autoscaling.actions import ActionLog
+from iris_controller.autoscaling.coming import by_job, coming
 from iris_controller.autoscaling.demand import Demand, demand_of
 from iris_controller.autoscaling.failures import Failures
 from iris_controller.autoscaling.groups import GroupState
 from iris_controller.autoscaling.hands import CREATE_S, LIST_S, Hands, within
+from iris_controller.autoscaling.holdings import held_slices, reserved_groups, with_pools
 from iris_controller.autoscaling.keeper import Keeper
 from iris_controller.autoscaling.memory import Memory
 from iris_controller.autoscaling.planning import Plan
 from iris_controller.autoscaling.probes import healthy, probe
 from iris_controller.autoscaling.rates import Rate
+from iris_controller.autoscaling.reservations import SHORT
 from iris_controller.autoscaling.routing import Routing
 from iris_controller.autoscaling.sights import Sights
 from iris_controller.autoscaling.specs import new_slice_id, slice_spec, workers_of
@@ -100,8 +103,9 @@ class Autoscaler:
         self.fault = ""
         """What went wrong in the latest evaluation by a fault of ours."""
         self._hands = Hands(self._hand_done)
-        self._requesting: dict[str, str] = {}
-        """Slices that were asked for and not answered yet: their groups by id, "" = an operator's."""
+        self._requesting: dict[str, tuple[str, bool]] = {}
+        """Slices that were asked for and not answered yet: their groups by id, and whether they are an operator's."""
+        self._reserved = reserved_groups(config)
         self._creates = Rate(CREATES_PER_MINUTE, clock.monotonic())
         self._listed_at = NEVER
         self._probed_at = NEVER
@@ -249,12 +253,13 @@ class Autoscaler:
     async def _plan(self, now: float) -> None:
         demands = demand_of(self._model, self._unplaced())
         await asyncio.sleep(0)
-        states = self.memory.states(self._asked_for(), now)
+        states = self._states(now)
         decide = partial(
             planning.plan,
             demands,
             states,
             self.memory.idle(self.sights, now),
+            held=held_slices(self._model, self._reserved) if self._reserved else (),
             creates_left=self._creates.left(now),
             idle_threshold_ms=self.config.autoscaler.scale_down_delay_ms,
         )
@@ -265,18 +270,34 @@ class Autoscaler:
         for name, count in plan.routing.required.items():
             memory = self.memory.of(name, now)
             memory.peak = max(memory.peak, count)
-        self.actions.stand({(d.action, d.group): d.reason for d in plan.deferred})
+        short = {(SHORT, name): reason for name, reason in plan.routing.short.items()}
+        self.actions.stand({(d.action, d.group): d.reason for d in plan.deferred} | short)
         for launch in plan.launches:
             self.memory.of(launch.group, now).up.take(launch.count)
             self._creates.take(launch.count)
             for _ in range(launch.count):
                 self._launch(self._groups[launch.group], launch.reason)
+        await self._foretell(plan, states)
+        if plan.routing.making_way:
+            await self._keeper.make_way(plan.routing.making_way, now)
         if plan.retires:
             await self._keeper.retire(plan.retires, now)
 
+    async def _foretell(self, plan: Plan, states: Iterable[GroupState]) -> None:
+        """Has the pending reasons say which slices are on their way, and for whom."""
+        known, routing = self._model.coming, plan.routing
+        lines = by_job(routing, coming(self._model.slices.values(), states, plan.launches)) if routing.routed else {}
+        changed = {
+            job_id: lines.get(job_id, "")
+            for job_id in lines.keys() | known.keys()
+            if lines.get(job_id, "") != known.get(job_id, "") and (job_id in known or job_id in self._model.pending)
+        }
+        if changed:
+            await self._loop.post("slices on their way", lambda o, _: o.coming.update(changed))
+
     def _launch(self, group: ScaleGroup, reason: str) -> None:
         spec = self.spec(group)
-        self._requesting[spec.slice_id] = group.name
+        self._requesting[spec.slice_id] = group.name, False
         self.actions.say("scale_up", spec.slice_id, group.name, "pending", reason)
         self._hands.start(f"create {spec.slice_id}", lambda: self._create(spec))
 
@@ -352,7 +373,7 @@ class Autoscaler:
         """Has a slice of `spec(…, manual=True)` made, which is not counted and not ended here. `noted` is told of the batch
         that writes it. Raises MachinesFailed.
         """
-        self._requesting[spec.slice_id] = ""
+        self._requesting[spec.slice_id] = spec.scale_group, True
         try:
             info = await within(self._clock, CREATE_S, "the request for a slice", self.machines.create(spec))
             await self._record(spec, info, manual=True, noted=noted)
@@ -366,7 +387,7 @@ class Autoscaler:
 
     def states(self) -> list[GroupState]:
         """Every group as of now."""
-        return self.memory.states(self._asked_for(), self._clock.monotonic())
+        return self._states(self._clock.monotonic())
 
     def idle_ms(self, slice_id: str) -> int:
         """For how long a slice has been idle, 0 = it is not."""
@@ -377,5 +398,11 @@ class Autoscaler:
         """The most slices that demand has filled at once since this process began."""
         return self.memory.of(group, self._clock.monotonic()).peak
 
-    def _asked_for(self) -> list[str]:
-        return [group for group in self._requesting.values() if group]
+    def _states(self, now: float) -> list[GroupState]:
+        asked = self._requesting.values()
+        states = self.memory.states([group for group, manual in asked if not manual], now)
+        if not self._reserved:
+            return states
+        rows = self._model.slices
+        unknown = [group for slice_id, (group, _) in self._requesting.items() if slice_id not in rows]
+        return with_pools(states, self._reserved, self.config.autoscaler.reservations, rows.values(), unknown)

@@ -5,10 +5,10 @@ The same questions as the routing asks, about one request alone and with nothing
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from iris_controller.autoscaling.groups import BLOCKED, blocking_tiers, tier_block
+from iris_controller.autoscaling.groups import BLOCKED, Availability, blocking_tiers, tier_block
 from iris_controller.autoscaling.matching import (
     NO_GANG,
     NO_GROUP,
@@ -20,17 +20,19 @@ from iris_controller.autoscaling.matching import (
     never,
     unmet,
 )
+from iris_controller.autoscaling.reservations import SHORT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from iris_controller.autoscaling.coming import Coming
     from iris_controller.autoscaling.demand import Demand
     from iris_controller.autoscaling.groups import GroupState
 
 
 @dataclass(frozen=True, slots=True)
 class GroupVerdict:
-    """One group's answer. `word` is no_matching_group, coschedule_mismatch, insufficient_resources or tier_blocked, else the
+    """One group's answer. `word` is no_matching_group, coschedule_mismatch, insufficient_resources, tier_blocked or reservation_short, else the
     group's availability; `can_ever` says that the group could host the request if nothing held it back.
     """
 
@@ -40,15 +42,26 @@ class GroupVerdict:
     can_ever: bool
 
 
-def verdicts(demand: Demand, states: Sequence[GroupState]) -> list[GroupVerdict]:
-    """Every group's answer, in the order of the groups."""
-    blocking = blocking_tiers(states)
-    return [_verdict(demand, state, blocking) for state in states]
+def verdicts(
+    demand: Demand, states: Sequence[GroupState], coming: Mapping[str, Coming] | None = None
+) -> list[GroupVerdict]:
+    """Every group's answer, in the order of the groups. `coming` has the slices on their way by group."""
+    blocking, coming = blocking_tiers(states), coming or {}
+    return [_with(_verdict(demand, state, blocking), coming.get(state.name)) for state in states]
 
 
 def job_feasibility(demand: Demand, states: Sequence[GroupState]) -> str:
     """Why no group could ever host the request, however empty the cluster; "" = one could."""
     return never(demand, states)[1]
+
+
+def _with(verdict: GroupVerdict, coming: Coming | None) -> GroupVerdict:
+    """Tells of what is on its way before what else there could be; a request alone is nothing else."""
+    if coming is None or not verdict.can_ever:
+        return verdict
+    if verdict.word == Availability.REQUESTING:
+        return replace(verdict, reason=str(coming))
+    return replace(verdict, reason=f"{coming}; {verdict.reason}")
 
 
 def _verdict(demand: Demand, state: GroupState, blocking: dict[str, GroupState]) -> GroupVerdict:
@@ -66,4 +79,13 @@ def _verdict(demand: Demand, state: GroupState, blocking: dict[str, GroupState])
     tier = tier_block(state, blocking)
     if tier and state.availability not in BLOCKED:
         return GroupVerdict(name, TIER, tier, True)
+    pool, chips = state.pool, state.group.chips
+    if (
+        pool is not None
+        and pool.free < chips
+        and state.room
+        and not state.in_flight
+        and state.availability not in BLOCKED
+    ):
+        return GroupVerdict(name, SHORT, pool.lack(pool.free, chips), True)
     return GroupVerdict(name, str(state.availability), state.standing or f"it may make {state.room} more", True)

@@ -62,7 +62,9 @@ def displace(
     if placed:
         by_worker = {attempt.worker_id: attempt for attempt in placed}
         for victim_job, task in found:
-            _evict(o, victim_job, task, by_worker.get(task.worker_id, placed[0]), band, now_ms)
+            successor = by_worker.get(task.worker_id, placed[0]).task_id
+            error = f"Preempted by {successor} ({band.label} over {task.band.label})"
+            evict(o, victim_job, task, successor, error, now_ms)
     return placed
 
 
@@ -103,13 +105,13 @@ def _assign_one(
     return [placed] if placed is not None else []
 
 
-def _evict(o: Overlay, job: Job, task: Task, successor: Attempt, band: PriorityBand, now_ms: int) -> None:
+def evict(o: Overlay, job: Job, task: Task, trigger: str, error: str, now_ms: int) -> None:
+    """Preempts an active task for `trigger`, the task or job that needs what it holds: charged only when it had begun."""
     attempt = live_attempt(o, task)
     if attempt is None:
         return
     begun = task.state in EXECUTING
     charge = Charge.PREEMPTION if begun else Charge.NONE
-    error = f"Preempted by {successor.task_id} ({band.label} over {task.band.label})"
     if not begun or task.preemption_count + 1 <= job.spec.max_retries_preemption:
         after = requeue_task(
             o, task, TaskState.PREEMPTED, stop=StopReason.PREEMPTED, reason="displaced", error=error, charge=charge
@@ -128,7 +130,7 @@ def _evict(o: Overlay, job: Job, task: Task, successor: Attempt, band: PriorityB
     o.note(
         "task_preempted",
         task.task_id,
-        successor.task_id,
+        trigger,
         attempt=attempt.number,
         worker=attempt.worker_id,
         was=label(task.state),

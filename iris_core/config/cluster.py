@@ -248,6 +248,7 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
     defaults = _section(top, "defaults", _DEFAULTS)
     worker = _section(defaults, "worker", _WORKER)
     autoscaler = autoscaler_keys(defaults["autoscaler"]) if "autoscaler" in defaults else {}
+    scale_groups = parse_scale_groups(_section(top, "scale_groups", None), _section(top, "tpu_pools", None))
     storage = _section(top, "storage", _STORAGE)
     controller = _section(top, "controller", _CONTROLLER)
     here = _section(controller, LOCAL, {"host", "port"})
@@ -274,8 +275,8 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
         task_env=_environment(defaults["task_env"]) if "task_env" in defaults else {},
         port_range=_port_range(worker["port_range"]) if "port_range" in worker else (30000, 40000),
         cache_dir=worker["cache_dir"].text() if "cache_dir" in worker else "",
-        scale_groups=parse_scale_groups(_section(top, "scale_groups", None), _section(top, "tpu_pools", None)),
-        autoscaler=parse_autoscaler(autoscaler),
+        scale_groups=scale_groups,
+        autoscaler=parse_autoscaler(autoscaler, scale_groups),
         label_prefix=_label_prefix(platforms["label_prefix"]) if "label_prefix" in platforms else "iris",
         trusted_cidrs=tuple(_cidr(item) for item in _list(auth, "trusted_cidrs")),
         admin_users=tuple(item.text() for item in _list(auth, "admin_users")),

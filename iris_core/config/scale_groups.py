@@ -60,7 +60,7 @@ _GROUP_WORKER: Final = frozenset({"attributes", "cache_dir"})
 _POOL: Final = frozenset({"family", "zones", "base_priority", "resources", "slice_template", "sizes"})
 _SIZE: Final = frozenset({"buffer_slices", "max_slices"})
 _TEMPLATE: Final = frozenset({"num_vms", "labels", "gcp", "coreweave", "manual", "local"})
-_AUTOSCALER: Final = frozenset({"evaluation_interval", "scale_up_delay", "scale_down_delay"})
+_AUTOSCALER: Final = frozenset({"evaluation_interval", "scale_up_delay", "scale_down_delay", "reservations"})
 
 MONTH_MS: Final = 30 * 24 * 3_600_000
 DEFAULT_PRIORITY: Final = 100
@@ -74,6 +74,8 @@ class AutoscalerConfig:
 
     evaluation_interval_ms: int = 10_000
     scale_down_delay_ms: int = 600_000
+    reservations: Mapping[str, int] = field(default_factory=dict)
+    """Chips by quota pool: its groups of reserved capacity share them, whatever the sizes of their slices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +105,18 @@ class ScaleGroup:
     disk_bytes: int | None = None
     device: Device | None = None
     preemptible: bool = False
+    reserved: bool = False
     attributes: Mapping[str, str | int | float] = field(default_factory=dict)
     """Those of the file, canonical (`iris_core.model.constraints`)."""
     cache_dir: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     template: Mapping[str, object] = field(default_factory=dict)
     """The provider's own part of `slice_template`, as plain values."""
+
+    @property
+    def chips(self) -> int:
+        """Accelerators of one slice."""
+        return self.num_vms * self.device.count if self.device is not None else 0
 
     def resources(self, detected: Resources) -> Resources:
         """What one machine offers: as written here, else as it was found there."""
@@ -154,15 +162,35 @@ def parse_scale_groups(groups: Mapping[str, Value], pools: Mapping[str, Value]) 
     return found
 
 
-def parse_autoscaler(keys: Mapping[str, Value]) -> AutoscalerConfig:
-    """`defaults.autoscaler`. Raises UsageFailed, with file and line."""
+def parse_autoscaler(keys: Mapping[str, Value], groups: Mapping[str, ScaleGroup]) -> AutoscalerConfig:
+    """`defaults.autoscaler`; `groups` are those of the file. Raises UsageFailed, with file and line."""
     standard = AutoscalerConfig()
     return AutoscalerConfig(
         keys["evaluation_interval"].duration_ms(100, MONTH_MS) if "evaluation_interval" in keys else 10_000,
         keys["scale_down_delay"].duration_ms(0, MONTH_MS)
         if "scale_down_delay" in keys
         else standard.scale_down_delay_ms,
+        _reservations(keys["reservations"], groups) if "reservations" in keys else {},
     )
+
+
+def _reservations(value: Value, groups: Mapping[str, ScaleGroup]) -> dict[str, int]:
+    found = {}
+    for pool, item in value.mapping().items():
+        found[pool] = item.whole(1, 10_000_000)
+        members = [group for group in groups.values() if group.reserved and group.quota_pool == pool]
+        if not members:
+            known = sorted({group.quota_pool for group in groups.values() if group.reserved and group.quota_pool})
+            raise item.wrong(
+                f"no scale group of capacity_type reserved has the quota_pool {shown(pool)}",
+                hint=did_you_mean(pool, known) or (f"there are: {', '.join(known)}" if known else ""),
+            )
+        for group in members:
+            if not group.chips:
+                raise item.wrong(f"the group {group.name} has no accelerators to take from a reservation")
+            if group.chips > found[pool]:
+                raise item.wrong(f"one slice of {group.name} has {group.chips} chips, more than the reservation")
+    return found
 
 
 def autoscaler_keys(value: Value) -> dict[str, Value]:
@@ -224,6 +252,7 @@ def _group(
             f"{buffer} slices cannot be kept ready where at most {most} may be", hint="raise max_slices"
         )
     region = _template_region(template) or (zone.rpartition("-")[0] or zone)
+    capacity_type = _choice(resources, "capacity_type", _CAPACITY)
     rates = {
         key: keys[key].whole(0, 1_000_000)
         for key in ("priority", "scale_up_rate_limit", "scale_down_rate_limit", "allocation_tier")
@@ -243,7 +272,8 @@ def _group(
         memory_bytes=resources["ram"].parsed(parse_size) if "ram" in resources else None,
         disk_bytes=resources["disk"].parsed(parse_size) if "disk" in resources else None,
         device=device,
-        preemptible=_choice(resources, "capacity_type", _CAPACITY) == "preemptible",
+        preemptible=capacity_type == "preemptible",
+        reserved=capacity_type == "reserved",
         attributes=_attributes(worker["attributes"]) if "attributes" in worker else {},
         cache_dir=worker["cache_dir"].text() if "cache_dir" in worker else "",
         labels={k: item.text() for k, item in _mapping(template, "labels", None).items()},

@@ -76,6 +76,7 @@ class AutoscalerWorld:
         *groups: ScaleGroup,
         delay_ms: int = 600_000,
         interval_ms: int = 10_000,
+        reservations: dict[str, int] | None = None,
         attach: bool = True,
         world: World | None = None,
         machines: FakeMachines | None = None,
@@ -88,7 +89,7 @@ class AutoscalerWorld:
             "test",
             "test",
             scale_groups={g.name: g for g in groups},
-            autoscaler=AutoscalerConfig(interval_ms, delay_ms),
+            autoscaler=AutoscalerConfig(interval_ms, delay_ms, reservations or {}),
         )
         self.queue = WorldQueue(self.world)
         if attach:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from iris_controller.autoscaling.holdings import reserved_groups
 from iris_core.config.cluster import parse_config
 from iris_core.config.scale_groups import AutoscalerConfig
 from iris_core.contracts import UsageFailed
@@ -95,6 +96,39 @@ tpu_pools:
 def test_durations_have_three_forms(text: str, ms: int) -> None:
     config = parse_config(MINIMAL + f"defaults: {{autoscaler: {{evaluation_interval: {text}}}}}\n")
     assert config.autoscaler == AutoscalerConfig(ms, 600_000)
+
+
+RESERVED = (
+    "num_vms: 4, quota_pool: p, resources: {capacity_type: reserved, device_type: tpu, device_variant: v5litepod-16}"
+)
+
+
+def test_a_reservation_is_shared_by_the_reserved_groups_of_its_quota_pool() -> None:
+    config = parse_config(
+        MINIMAL + f"scale_groups: {{g: {{{RESERVED}}}, h: {{{RESERVED.replace('reserved', 'preemptible')}}}}}\n"
+        "defaults: {autoscaler: {reservations: {p: 64}}}\n"
+    )
+    assert config.autoscaler.reservations == {"p": 64}
+    assert (config.scale_groups["g"].reserved, config.scale_groups["g"].chips) == (True, 16)
+    assert not config.scale_groups["h"].reserved
+    assert set(reserved_groups(config)) == {"g"}
+
+
+@pytest.mark.parametrize(
+    ("pools", "message"),
+    [
+        ("{q: 64}", "no scale group of capacity_type reserved has the quota_pool 'q'"),
+        ("{p: 8}", "one slice of g has 16 chips, more than the reservation"),
+        ("{p: 0}", "'0' is outside 1"),
+        ("{c: 8}", "the group c has no accelerators"),
+        ("[p]", "reservations"),
+    ],
+)
+def test_a_reservation_that_nothing_can_be_made_of_is_refused(pools: str, message: str) -> None:
+    groups = f"{{g: {{{RESERVED}}}, c: {{num_vms: 1, quota_pool: c, resources: {{capacity_type: reserved}}}}}}"
+    with pytest.raises(UsageFailed) as caught:
+        parse_config(MINIMAL + f"scale_groups: {groups}\ndefaults: {{autoscaler: {{reservations: {pools}}}}}\n")
+    assert caught.value.message.startswith("config:4:") and message in caught.value.message
 
 
 def test_a_delay_that_is_not_acted_on_is_said() -> None:
