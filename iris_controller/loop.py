@@ -383,8 +383,8 @@ class ControllerLoop:
             self.abandon(f"the controller is shutting down and cannot write its state: {why}")
 
     def _finish(self, commands: list[Command[Any]], overlay: Overlay, reasons: dict[str, str], now_ms: int) -> None:
-        changes = self.model.apply(overlay) if overlay.dirty else Changes()
-        changed_reasons: set[str] = set()
+        changes = self.model.apply(overlay) if overlay.dirty or overlay.coming else Changes()
+        changed_reasons = set(changes.coming)
         for job_id, reason in reasons.items():
             if job_id not in self.model.pending or self.model.reasons.get(job_id, "") == reason:
                 continue

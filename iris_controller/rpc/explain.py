@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
+from iris_controller.autoscaling.coming import coming
 from iris_controller.autoscaling.demand import demand_for
 from iris_controller.autoscaling.verdict import job_feasibility, verdicts
 from iris_controller.rpc.auth import within
@@ -19,6 +20,7 @@ from iris_controller.rpc.explain_view import fill
 from iris_controller.rpc.roles import ACCESS
 from iris_controller.rpc.what_if import thought
 from iris_controller.scheduling.explain import ClusterView, Verdict, explain
+from iris_controller.scheduling.order import explain_pending
 from iris_controller.state import submit
 from iris_controller.state.desired import withheld
 from iris_controller.state.observed import WORKER_LOST_SPEC
@@ -29,8 +31,9 @@ from iris_core.model.states import JOB_TERMINAL, TERMINAL, TaskState, job_label,
 from iris_core.wire.gen.iris.v1 import controller_pb2, explain_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from iris_controller.autoscaling.coming import Coming
     from iris_controller.autoscaling.groups import GroupState
     from iris_controller.loop import ControllerLoop
     from iris_controller.rpc.auth import Identity
@@ -131,7 +134,7 @@ class ExplainService:
         if note:
             answer.notes.append(note)
         if pending or what_if is not None:
-            answer.scheduler_reason = self._model.reasons.get(job_id, "")
+            answer.scheduler_reason = explain_pending(self._model, job_id)
             return await self._count(answer, job, pending or job.num_tasks, what_if, identity)
         answer.revision.CopyFrom(self._revision())
         if job.state in JOB_TERMINAL:
@@ -181,7 +184,7 @@ class ExplainService:
         answer.notes.extend(_history(status, attempts, job, state == TaskState.PENDING))
         if job is not None and (state == TaskState.PENDING or what_if is not None):
             answer.pending = int(state == TaskState.PENDING)
-            answer.scheduler_reason = self._model.reasons.get(job_id, "")
+            answer.scheduler_reason = explain_pending(self._model, job_id)
             waiting = len(self._model.pending.get(job_id, ()))
             return await self._count(answer, job, waiting or job.num_tasks, what_if, identity)
         if state in TERMINAL or job is None:
@@ -225,10 +228,12 @@ class ExplainService:
         async with self._slots:
             view = ClusterView.of(self._model, ((job, tasks),))
             states = self._states()
+            under_way = coming(self._model.slices.values(), states)
+            made = self._model.coming.get(job.job_id, "") if what_if is None and answer.pending else ""
             answer.revision.CopyFrom(self._revision())
-            found = await asyncio.to_thread(_explained, view, job, tasks, states)
+            found = await asyncio.to_thread(_explained, view, job, tasks, states, under_way)
         answer.verdict = cast("explain_pb2.ExplainVerdict", int(found.verdict))
-        answer.cause = found.cause
+        answer.cause = f"{found.cause}; {made}" if made else found.cause
         answer.notes.extend(found.notes)
         if answer.pending and answer.state and job.scheduling_deadline_ms is not None:
             left = max(0, job.scheduling_deadline_ms - self._now_ms())
@@ -251,9 +256,11 @@ def _may_see(identity: Identity, name: str) -> bool:
     return identity.task is None or within(identity.task.job_id, name)
 
 
-def _explained(view: ClusterView, job: Job, tasks: int, states: Sequence[GroupState]) -> Explanation:
+def _explained(
+    view: ClusterView, job: Job, tasks: int, states: Sequence[GroupState], under_way: Mapping[str, Coming]
+) -> Explanation:
     demand = demand_for(job, tasks)
-    found = explain(view, job, tasks, verdicts(demand, states))
+    found = explain(view, job, tasks, verdicts(demand, states, under_way))
     never = job_feasibility(demand, states) if states and found.verdict is Verdict.NEVER_FITS else ""
     return replace(found, notes=(*found.notes, f"scale groups: {never}")) if never else found
 

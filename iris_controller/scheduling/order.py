@@ -84,7 +84,8 @@ def explain_pending(model: Model, job_id: str) -> str:
         return ""
     if (job_id, model.jobs[job_id].submitted_at_ms) in model.sealed_elsewhere:
         return SEALED_ELSEWHERE
-    return model.reasons.get(job_id) or NOT_PLANNED
+    reason, coming = model.reasons.get(job_id) or NOT_PLANNED, model.coming.get(job_id)
+    return f"{coming}; {reason}" if coming else reason
 
 
 def explain_task(model: Model, task: Task) -> str:

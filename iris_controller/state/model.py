@@ -79,6 +79,8 @@ class Changes:
     scaling_groups: set[str] = field(default_factory=set)
     budgets: set[str] = field(default_factory=set)
     """Users whose budget was set."""
+    coming: set[str] = field(default_factory=set)
+    """Jobs of which `Model.coming` says something else; nothing but what is shown depends on it."""
 
     def __bool__(self) -> bool:
         return bool(
@@ -118,6 +120,8 @@ class Model:
         """Pending task indices per job, descending, so that the next one is at the end."""
         self.reasons: dict[str, str] = {}
         """Why a job's pending tasks wait, by job id; kept by the scheduler."""
+        self.coming: dict[str, str] = {}
+        """What is being made for a job's pending tasks, by job id; kept by the autoscaler."""
         self.sealed_elsewhere: set[tuple[str, int]] = set()
         """Jobs (id and submit time) whose secrets cannot be opened here: they wait until their key is back."""
         self.unplanned_workers: set[str] = set()
@@ -261,6 +265,12 @@ class Model:
             else:
                 self.endpoints.put(endpoint)
             changes.endpoints[endpoint_id] = endpoint
+        for job_id, line in overlay.coming.items():
+            if line and job_id in self.pending:
+                self.coming[job_id] = line
+            else:
+                self.coming.pop(job_id, None)
+            changes.coming.add(job_id)
         self.last_submitted_ms = max(self.last_submitted_ms, overlay.last_submitted_ms)
         self.next_insertion = max(self.next_insertion, overlay.next_insertion)
         self._trim(changes)
@@ -278,6 +288,7 @@ class Model:
             if self.pending.pop(job.job_id, None) is not None:
                 self.unplanned_jobs.add(job.job_id)
             self.reasons.pop(job.job_id, None)
+            self.coming.pop(job.job_id, None)
             self.terminal[job.job_id] = None
         else:
             self.terminal.pop(job.job_id, None)
@@ -307,6 +318,7 @@ class Model:
         if not waiting:
             del self.pending[job_id]
             self.reasons.pop(job_id, None)
+            self.coming.pop(job_id, None)
 
     def _put_attempt(self, attempt: Attempt) -> None:
         old = self.attempts.get(attempt.uid)
@@ -377,6 +389,7 @@ class Model:
         self.tasks.pop(job_id, None)
         self.pending.pop(job_id, None)
         self.reasons.pop(job_id, None)
+        self.coming.pop(job_id, None)
         self.terminal.pop(job_id, None)
         changes.removed_jobs.add(job_id)
         changes.deleted_jobs.add(job_id)

@@ -67,6 +67,8 @@ class Overlay:
         self.answers: list[RequestAnswer] = []
         self.meta: dict[str, int] = {}
         """Rows of `meta`; only the database keeps them."""
+        self.coming: dict[str, str] = {}
+        """See `Model.coming`; "" = nothing any more. The database does not keep them."""
         self.touched_jobs: dict[str, list[int]] = {}
         """Jobs whose tasks changed and must be rolled up before the commit: the change of each of `Job.counts`, then of
         `failure_count` and `preemption_count`, not yet folded into the job."""
