@@ -104,15 +104,22 @@ def admit(
 
     Raises:
         Refused: FAILED_PRECONDITION for a parent that is missing or over, RESOURCE_EXHAUSTED when the user's tasks would be
-            more than the limit, ALREADY_EXISTS by the existing-job policy.
+            more than the limit, ALREADY_EXISTS by the existing-job policy, INVALID_ARGUMENT for replicas out of range where a
+            job has the name: without one the job is stored as FAILED.
     """
     settle(o, now_ms)
     job_id = JobId(new.job_id)
     parent = _open_parent(o, job_id)
     existing = o.job(new.job_id)
     possible = 1 <= new.num_tasks <= max_replicas
+    impossible = f"replicas {new.num_tasks} is outside 1..{max_replicas}"
     if possible:
         _check_cap(o, job_id, existing, new, max_active_tasks)
+    elif existing is not None:
+        # What can never run takes nothing away, whatever the policy says.
+        raise Refused(
+            "INVALID_ARGUMENT", "replicas", impossible, new.job_id, "the job that has this name stays as it is"
+        )
     if existing is not None:
         answer = _make_room(o, existing, new, now_ms, force)
         if answer is not None:
@@ -124,13 +131,17 @@ def admit(
     o.delete_job(new.job_id)
     job = _new_job(o, new, job_id, parent, now_ms)
     if not possible:
-        error = f"replicas {new.num_tasks} is outside 1..{max_replicas}"
         job = replace(
-            job, num_tasks=0, counts=(0,) * 13, state=JobState.FAILED, finished_at_ms=job.submitted_at_ms, error=error
+            job,
+            num_tasks=0,
+            counts=(0,) * 13,
+            state=JobState.FAILED,
+            finished_at_ms=job.submitted_at_ms,
+            error=impossible,
         )
         o.add_job(job, [])
         o.note("job_submitted", job.job_id, new.submitting_user, tasks=new.num_tasks)
-        o.note("job_terminated", job.job_id, "validation", state="failed", tasks=0, reason=error)
+        o.note("job_terminated", job.job_id, "validation", state="failed", tasks=0, reason=impossible)
         return Admitted(job.job_id, job.submitted_at_ms)
     band, submitted = job.spec.band, job.submitted_at_ms
     o.add_job(job, [Task(new.job_id, index, submitted, band=band) for index in range(new.num_tasks)])

@@ -261,6 +261,23 @@ def test_after_waiting_long_enough_the_name_is_taken_by_force() -> None:
     check_invariants(world.model)
 
 
+@pytest.mark.parametrize("policy", list(ExistingPolicy))
+@pytest.mark.parametrize("ended", [False, True])
+def test_what_can_never_run_takes_no_job_away(policy: ExistingPolicy, ended: bool) -> None:
+    world = World()
+    world.add_worker()
+    ask(world)
+    uid = world.running()
+    if ended:
+        world.observe(uid, TaskState.SUCCEEDED)
+    before = world.job()
+    with pytest.raises(Refused) as refused, world.batch() as o:
+        admit(o, NewJob(JOB, "x", 10_001, job_spec(), policy), world.now_ms)
+    assert refused.value.status_name == "INVALID_ARGUMENT"
+    assert "replicas 10001 is outside 1..10000" in refused.value.message
+    assert world.job() == before
+
+
 def test_recreate_cancels_and_waits() -> None:
     world = World()
     world.add_worker()
