@@ -13,6 +13,9 @@ import pytest
 from iris_controller.autoscaling.runner import Autoscaler
 from iris_core.contracts import RpcFailed
 from iris_core.live.clock import SystemClock
+from iris_core.model.bands import PriorityBand
+from iris_core.model.resources import Device, Resources
+from iris_core.wire.convert import band_to_wire, resources_to_wire
 from iris_core.wire.gen.iris.v1 import autoscaler_pb2 as pb
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
 from providers.fake.machines import FakeMachines, quota
@@ -32,6 +35,18 @@ worker_provider: {}
 defaults: {autoscaler: {evaluation_interval: {milliseconds: 200}, scale_down_delay: {seconds: 1}}}
 scale_groups:
   cpu: {num_vms: 1, max_slices: 2, resources: {cpu: 4, ram: 16GB, device_type: cpu, capacity_type: on-demand}}
+"""
+RESERVED = """
+name: machines
+platform: {manual: }
+controller: {manual: {host: 127.0.0.1, port: 0}}
+worker_provider: {}
+defaults: {autoscaler: {evaluation_interval: {milliseconds: 200}, reservations: {g: 8}}}
+scale_groups:
+  large: {num_vms: 1, max_slices: 1, quota_pool: g, resources: {cpu: 4, ram: 16GB, device_type: gpu, device_variant: A100, device_count: 8,
+    capacity_type: reserved}}
+  small: {num_vms: 1, max_slices: 2, quota_pool: g, resources: {cpu: 4, ram: 16GB, device_type: gpu, device_variant: H100, device_count: 4,
+    capacity_type: reserved}}
 """
 
 
@@ -58,7 +73,10 @@ class Cluster:
 
     def _attach(self, spec: SliceSpec) -> None:
         for worker_id in spec.worker_ids:
-            worker = self.rig.worker(worker_id, run_on, slice_id=spec.slice_id, scale_group=spec.scale_group)
+            device = resources_to_wire(spec.resources).device if spec.resources.device is not None else None
+            worker = self.rig.worker(
+                worker_id, run_on, slice_id=spec.slice_id, scale_group=spec.scale_group, device=device
+            )
             self.workers[worker_id] = worker
             self._starting.append(asyncio.create_task(worker.__aenter__()))
 
@@ -83,8 +101,8 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(folder: Path) -> AsyncIterator[Cluster]:
-    async with rig(folder, CONFIG) as r:
+async def cluster(folder: Path, config: str = CONFIG) -> AsyncIterator[Cluster]:
+    async with rig(folder, config) as r:
         found = Cluster(r)
         try:
             yield found
@@ -140,6 +158,38 @@ async def test_a_quota_shows_in_the_status_and_in_the_query_of_the_manual(tmp_pa
                 await c.rig.controller.loop.next_commit(0.2)
         assert (unmet[0].job_id, unmet[0].code) == ("/u/a", "no_capacity")
         assert "Quota 'CPUS' exceeded" in unmet[0].reason
+
+
+async def test_slices_of_a_reservation_make_way_for_a_higher_band(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "iris.audit")
+
+    def wants(name: str, variant: str, count: int, band: PriorityBand) -> controller_pb2.LaunchJobRequest:
+        request = launch_request(name, priority_band=band_to_wire(band))
+        request.resources.CopyFrom(resources_to_wire(Resources(100, 1 << 20, 0, Device("gpu", variant, count))))
+        return request
+
+    async with cluster(tmp_path, RESERVED) as c:
+        low = [wants(f"/u/low{n}", "H100", 4, PriorityBand.BATCH) for n in (1, 2)]
+        for request in low:
+            await c.rig.call("LaunchJob", request, controller_pb2.LaunchJobResponse)
+            await c.rig.until_state(request.name, common_pb2.JOB_STATE_RUNNING)
+        high = wants("/u/high", "A100", 8, PriorityBand.PRODUCTION)
+        await c.rig.call("LaunchJob", high, controller_pb2.LaunchJobResponse)
+        await c.rig.until_state("/u/high", common_pb2.JOB_STATE_RUNNING)
+        assert c.machines.alive == [c.machines.created[2].slice_id] and len(c.machines.deleted) == 2
+        async with asyncio.timeout(20):
+            while len(unmet := (await c.status()).last_routing_decision.unmet_entries) < 2:
+                await c.rig.controller.loop.next_commit(0.2)
+        assert {(entry.code, entry.reason) for entry in unmet} == {
+            ("reservation_short", "small: pool g: 0 of 8 chips free, 4 needed")
+        }
+        status = await c.status()
+        assert {group.name: group.decision for group in status.groups}["small"] == "blocked"
+        assert "reservation_short" in {action.action for action in status.recent_actions}
+    said = "Preempted by /u/high (production over batch): its slice goes to the reservation g"
+    assert caplog.text.count("event=task_preempted ") == 2 and caplog.text.count(said) == 2
 
 
 async def test_an_operator_makes_and_deletes_a_slice(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
