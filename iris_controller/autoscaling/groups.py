@@ -109,7 +109,7 @@ class GroupState:
             case Availability.REQUESTING:
                 return f"{_slices(self.requesting)} asked for"
             case Availability.COOLDOWN:
-                return f"at its maximum of {self._most()}, {self.in_flight} on the way up"
+                return f"{self.in_flight} on the way up, which makes its maximum of {self._most()}"
             case Availability.AT_MAX_SLICES:
                 going = f", {self.going} being deleted" if self.going else ""
                 return f"at its maximum of {self._most()}{going}"

@@ -190,9 +190,16 @@ def _decision(state: GroupState, routing: Routing, launched: int, wanted: int, b
         return Decision("requesting", f"{state.in_flight} on the way up")
     if state.name in routing.required:
         return Decision("cooldown", f"{state.returning} ready, about to be of use again")
+    unserved = routing.unserved.get(state.name, 0)
+    if unserved:
+        return Decision("blocked", f"{_full(state)}, and work waits that would fill {unserved} more")
     if state.availability is Availability.AT_MAX_SLICES:
         return Decision("idle", state.standing)
     return Decision("idle", "nothing waits for it")
+
+
+def _full(state: GroupState) -> str:
+    return state.standing or "all its slices are taken by more important work"
 
 
 def _retires(state: GroupState, target: int, idle: Sequence[IdleSlice], threshold_ms: int) -> list[Retire]:

@@ -66,6 +66,8 @@ class Routing:
     short: dict[str, str] = field(default_factory=dict)
     """Groups that would make a slice if their reservation had the chips, and what it has."""
     making_way: list[MakeWay] = field(default_factory=list)
+    unserved: dict[str, int] = field(default_factory=dict)
+    """By group, the slices that what found no room would fill there; it counts in each group that it matches."""
 
 
 @dataclass(slots=True)
@@ -206,6 +208,7 @@ def route(demands: Sequence[Demand], states: Sequence[GroupState], held: Iterabl
         if shape.refusal[0]:
             # Room only shrinks here: what has found none will find none.
             _ask_for_chips(routing, shape.books, demand, demand.count)
+            _count_unserved(routing, [books[state.name] for state in shape.choices], demand, demand.count)
             routing.unmet.append(Unmet(demand, demand.count, *shape.refusal))
             continue
         choices = shape.choices
@@ -221,6 +224,7 @@ def route(demands: Sequence[Demand], states: Sequence[GroupState], held: Iterabl
         if left:
             short = _ask_for_chips(routing, shape.books, demand, left)
             shape.refusal = _full(choices, blocking, short)
+            _count_unserved(routing, [books[state.name] for state in choices], demand, left)
             routing.unmet.append(Unmet(demand, left, *shape.refusal))
     routing.required = {name: book.filled + book.opened for name, book in books.items() if book.filled or book.opened}
     return routing
@@ -284,6 +288,12 @@ def _ask_for_chips(routing: Routing, books: Sequence[_Book], demand: Demand, lef
     for name, reason in short.items():
         routing.short.setdefault(name, reason)
     return short
+
+
+def _count_unserved(routing: Routing, books: Iterable[_Book], demand: Demand, left: int) -> None:
+    for book in books:
+        name = book.state.name
+        routing.unserved[name] = routing.unserved.get(name, 0) - (-left // book.tasks_in_one(demand))
 
 
 def _less(room: Capacity, demand: Demand, tasks: int) -> Capacity:

@@ -114,7 +114,8 @@ def find_vm(scaler: Autoscaler, vm_id: str) -> tuple[SliceInfo, VmInfo] | None:
 def _group(scaler: Autoscaler, state: GroupState, rows: list[Slice], model: Model, now_ms: int) -> pb.ScaleGroupStatus:
     group = state.group
     kept = model.scaling_groups.get(group.name) or ScalingGroup(group.name)
-    decision = scaler.last.plan.decisions.get(group.name)
+    decision, routing = scaler.last.plan.decisions.get(group.name), scaler.last.plan.routing
+    demand = routing.required.get(group.name, 0) + routing.unserved.get(group.name, 0)
     blocked = max(state.quota_left_ms, state.backoff_left_ms) if state.availability in BLOCKED else 0
     counts = Counter(str(row.lifecycle) for row in rows)
     counts.update({str(lifecycle): 0 for lifecycle in Lifecycle})
@@ -129,8 +130,8 @@ def _group(scaler: Autoscaler, state: GroupState, rows: list[Slice], model: Mode
         quota_pool=group.quota_pool,
         allocation_tier=group.allocation_tier,
         zone=group.zone,
-        demand=scaler.last.plan.routing.required.get(group.name, 0),
-        peak_demand=scaler.peak(group.name),
+        demand=demand,
+        peak_demand=max(demand, scaler.peak(group.name)),
         availability=str(state.availability),
         availability_reason=state.standing,
         blocked_until_ms=now_ms + blocked if blocked else 0,

@@ -373,3 +373,28 @@ def test_a_rate_of_nought_is_no_limit() -> None:
     rate = Rate(0, 0.0)
     rate.take(10**6)
     assert rate.left(0.0) is None
+
+
+def test_a_full_group_says_that_work_waits_for_it() -> None:
+    full = state(tpu_group(max_slices=1), ready=1, busy=1)
+    gang = demand(
+        count=4, group_by="tpu-name", size=4, resources=Resources(1000, 0, 0, Device("tpu", "v5litepod-16", 4))
+    )
+    found = plan([gang], [full, state()])
+    assert found.routing.unserved == {"tpu": 1}
+    decision = found.decisions["tpu"]
+    assert decision.word == "blocked"
+    assert decision.reason == "at its maximum of 1 slice, and work waits that would fill 1 more"
+    assert found.decisions["cpu"].word == "idle"
+
+
+def test_what_found_no_room_counts_in_slices_also_when_the_shape_was_refused_before() -> None:
+    full = state(group(max_slices=1), ready=1, busy=1)
+    found = plan([demand(9), demand(1, 1, "/u/second")], [full])
+    assert found.routing.unserved == {"cpu": 3 + 1}
+
+
+def test_a_group_whose_last_slices_come_up_does_not_say_that_it_is_full() -> None:
+    coming = state(group(max_slices=2), ready=1, busy=1, booting=1)
+    assert coming.availability == "cooldown"
+    assert coming.standing == "1 on the way up, which makes its maximum of 2 slices"
