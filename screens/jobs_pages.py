@@ -21,7 +21,7 @@ from iris_core.live.columns import (
     task_tone,
     when,
 )
-from iris_core.model.bands import band_label
+from iris_core.live.wording import band_text, job_band_text
 from iris_core.model.resources import format_size
 from iris_core.model.states import job_label, task_label
 from iris_core.model.text import cell_width, one_line, visible
@@ -158,7 +158,7 @@ async def _job_lines(session: Session, name: str) -> Lines:
         _pair("Started", f"{when(job.started_at_ms)}{' UTC' if job.started_at_ms else ''}"),
         _pair("Finished", f"{when(job.finished_at_ms)}{' UTC' if job.finished_at_ms else ''}"),
         _pair("Ran", span(job.started_at_ms, job.finished_at_ms, now)),
-        _pair("Band", band_label(job.priority_band)),
+        _pair("Band", job_band_text(job.priority_band, tasks.tasks)),
         _pair("Resources", f"{resources_text(job.resources)} per task"),
         _pair("Parent", one_line(job.parent_job_id) or NOTHING),
         *_request_lines(request),
@@ -200,6 +200,7 @@ async def _task_lines(session: Session, name: str, number: int | None) -> Lines:
         *_block("Error", task.error, Tone.BAD),
         *_block("Waits for", task.pending_reason, Tone.WAIT),
         _pair("Worker", f"{one_line(task.worker_id)} {one_line(task.worker_address)}".strip() or NOTHING),
+        _pair("Band", band_text(task.priority_band, task.placed_band) if task.priority_band else NOTHING),
         _pair("Resources", resources_text(answer.resources)),
         _pair("Submitted", f"{when(task.submitted_at_ms)} UTC"),
         _pair("Started", f"{when(task.started_at_ms)}{' UTC' if task.started_at_ms else ''}"),

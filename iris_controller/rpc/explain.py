@@ -198,6 +198,9 @@ class ExplainService:
         worker_id = task.worker_id if task is not None else status.worker_id
         number = task.attempt_number if task is not None else status.current_attempt_id
         answer.cause = f"{task_label(state)} on {worker_id} as attempt {number}"
+        requested = job.spec.band.resolve(None)
+        if task is not None and task.band is not requested:
+            answer.cause += f", placed as {task.band.label} (submitted as {requested.label})"
         attempt = self._model.attempts.get(task.attempt_uid) if task is not None else None
         if attempt is not None and withheld(self._model, attempt):
             answer.cause += f", held back until {self._leaving(attempt, identity)} left {worker_id}"

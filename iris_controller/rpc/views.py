@@ -70,6 +70,8 @@ def task_view(model: Model, job: Job | None, task: Task, attempt: Attempt | None
         memory_peak_bytes=attempt.memory_peak_bytes if attempt is not None else 0,
         log_lines=attempt.log_lines if attempt is not None else None,
         incarnation=job.submitted_at_ms if job is not None else 0,
+        priority_band=band_to_wire(job.spec.band) if job is not None else None,
+        placed_band=band_to_wire(task.band) if task.attempt_number >= 0 else None,
     )
 
 

@@ -19,10 +19,11 @@ from typing import TypeVar
 
 from iris_controller.store.database import open_reader
 from iris_controller.store.load import counts_from_json, device_from_json
+from iris_core.model.bands import PriorityBand
 from iris_core.model.errors import ModelError
 from iris_core.model.resources import Resources
 from iris_core.model.states import TaskState
-from iris_core.wire.convert import resources_to_wire
+from iris_core.wire.convert import band_to_wire, resources_to_wire
 from iris_core.wire.gen.iris.v1 import controller_pb2
 
 T = TypeVar("T")
@@ -105,8 +106,8 @@ JOB_ROW = """
   FROM jobs j JOIN job_config c ON c.job_id = j.job_id
 """
 TASK_ROW = """
-  SELECT t.*, j.submitted_at_ms AS incarnation, a.memory_peak_bytes, a.log_lines
-  FROM tasks t JOIN jobs j ON j.job_id = t.job_id
+  SELECT t.*, j.submitted_at_ms AS incarnation, c.priority_band AS job_band, a.memory_peak_bytes, a.log_lines
+  FROM tasks t JOIN jobs j ON j.job_id = t.job_id LEFT JOIN job_config c ON c.job_id = t.job_id
   LEFT JOIN task_attempts a ON a.task_id = t.task_id AND a.attempt_id = t.current_attempt_id
 """
 
@@ -169,6 +170,8 @@ def task_status(row: sqlite3.Row) -> controller_pb2.TaskStatus:
         memory_peak_bytes=row["memory_peak_bytes"] or 0,
         log_lines=row["log_lines"],
         incarnation=row["incarnation"],
+        priority_band=band_to_wire(PriorityBand(row["job_band"] or 0)),
+        placed_band=band_to_wire(PriorityBand(row["priority_band"])) if row["current_attempt_id"] >= 0 else None,
     )
 
 

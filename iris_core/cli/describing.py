@@ -10,6 +10,7 @@ from iris_core.cli.listings import JOB_LIST, JOB_TASKS, TASK_ATTEMPTS, TASK_LIST
 from iris_core.cli.reads import job_ended, task_ended
 from iris_core.live.asked import asked
 from iris_core.live.columns import attempt_reason, exit_text, resources_text
+from iris_core.live.wording import band_text, job_band_text
 from iris_core.model.bands import PriorityBand, band_label
 from iris_core.model.resources import format_size
 from iris_core.model.states import job_label, task_label
@@ -60,8 +61,9 @@ def job_text(found: pb.GetJobStatusResponse, tasks: Sequence[pb.TaskStatus], how
         lines.append(f"Error: {job.error}")
     elif job.pending_reason and not job_ended(job.state):
         lines.append(f"Pending: {job.pending_reason}")
-    if job.priority_band != PriorityBand.INTERACTIVE.value:
-        lines.append(f"Band: {band_label(job.priority_band)}")
+    band = job_band_text(job.priority_band, tasks)
+    if band != PriorityBand.INTERACTIVE.label:
+        lines.append(f"Band: {band}")
     lines += [f"{label}: {words}" for label, words in asked(found.request)]
     text = "".join(f"{one_line(line)}\n" for line in lines)
     return text + JOB_TASKS.text(tasks, how, now_ms)
@@ -84,6 +86,8 @@ def task_text(found: pb.GetTaskStatusResponse, how: output.Format, now_ms: int) 
             output.as_json(
                 {
                     "task": TASK_LIST.object(task),
+                    "priority_band": band_label(task.priority_band) if task.priority_band else None,
+                    "placed_band": band_label(task.placed_band) if task.placed_band else None,
                     "resources": as_object(found.resources),
                     "attempts": [TASK_ATTEMPTS.object(attempt) for attempt in found.attempts],
                 }
@@ -99,6 +103,8 @@ def task_text(found: pb.GetTaskStatusResponse, how: output.Format, now_ms: int) 
     ]
     if task.worker_id:
         lines.append(f"Worker: {task.worker_id}" + (f" ({task.worker_address})" if task.worker_address else ""))
+    if task.priority_band:
+        lines.append(f"Band: {band_text(task.priority_band, task.placed_band)}")
     lines.append(f"Resources: {resources_text(found.resources)}")
     if task.memory_peak_bytes:
         lines.append(f"Peak memory: {format_size(task.memory_peak_bytes)}")

@@ -5,15 +5,19 @@ Texts are for people: one line, control characters made visible. A tone says wha
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal
 
+from iris_core.model.bands import band_label
 from iris_core.model.resources import format_age, format_cpu, format_duration, format_size
 from iris_core.model.states import JOB_TERMINAL, TERMINAL, JobState, TaskState
 from iris_core.model.text import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from iris_core.wire.gen.iris.v1.common_pb2 import Resources
     from iris_core.wire.gen.iris.v1.controller_pb2 import AttemptStatus, JobStatus, TaskStatus
 
@@ -46,6 +50,19 @@ def when(epoch_ms: int) -> str:
     if not epoch_ms:
         return NOTHING
     return datetime.fromtimestamp(epoch_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def band_text(requested: int, placed: int) -> str:
+    """A task's band: the one it was submitted in, and where it differs the one it was placed in (0 = not placed)."""
+    text = band_label(requested)
+    return f"{text}, placed as {band_label(placed)}" if placed not in (0, requested) else text
+
+
+def job_band_text(requested: int, tasks: Iterable[TaskStatus]) -> str:
+    """The same of a job, with how many of its tasks were placed otherwise."""
+    placed = Counter(task.placed_band for task in tasks if task.placed_band not in (0, requested))
+    parts = [f"{count} task{'' if count == 1 else 's'} placed as {band_label(band)}" for band, count in placed.items()]
+    return ", ".join([band_label(requested), *parts])
 
 
 _JOB_TONES: Final = {

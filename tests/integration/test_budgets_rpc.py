@@ -257,6 +257,16 @@ async def test_tasks_keep_the_band_they_were_placed_in(tmp_path: Path) -> None:
 
         # A task of one core costs 5: the third comes when 10 are spent, over the limit, and batch work costs nothing.
         assert await placed() == [(INTERACTIVE, 2), (BATCH, 2)]
+        listed = await r.call(
+            "ListTasks", controller_pb2.ListTasksRequest(job_id="/u/a"), controller_pb2.ListTasksResponse
+        )
+        told = [(task.priority_band, task.placed_band) for task in listed.tasks]
+        assert sorted(told) == [(INTERACTIVE, INTERACTIVE)] * 2 + [(INTERACTIVE, BATCH)] * 2
+        demoted = next(task.task_id for task in listed.tasks if task.placed_band == BATCH)
+        explained = await r.call(
+            "ExplainTask", controller_pb2.ExplainTaskRequest(task_id=demoted), controller_pb2.ExplainTaskResponse
+        )
+        assert explained.explanation.cause.endswith(", placed as batch (submitted as interactive)")
         assert (await get_budget(r, "u")).budget_spent == 10
         await set_budget(r, "u", 0)
         assert await placed() == [(INTERACTIVE, 2), (BATCH, 2)]

@@ -95,6 +95,18 @@ def test_describe_shows_states_counts_and_signals(world: World) -> None:
     )
 
 
+def test_describe_tells_the_band_that_a_task_was_placed_in_where_it_is_another(world: World) -> None:
+    world.task("/ada/now/0", priority_band=3, placed_band=4)
+    world.task("/ada/now/1", priority_band=3, placed_band=3)
+    world.task("/ada/now/2", "pending", priority_band=3)
+    assert "\nBand: interactive, placed as batch\n" in world.cli("task", "describe", "/ada/now/0").out
+    assert "\nBand: interactive\n" in world.cli("task", "describe", "/ada/now/1").out
+    assert "\nBand: interactive\n" in world.cli("task", "describe", "/ada/now/2").out
+    found = json.loads(world.cli("task", "describe", "/ada/now/0", "-o", "json").out)
+    assert (found["priority_band"], found["placed_band"]) == ("interactive", "batch")
+    assert "\nBand: interactive, 1 task placed as batch\n" in world.cli("job", "describe", "/ada/now").out
+
+
 def test_describe_as_json_has_job_tasks_and_request(world: World) -> None:
     world.client.cluster.requests["/ada/done"] = pb.LaunchJobRequest(
         name="/ada/done", environment=pb.Environment(env_vars={"API_TOKEN": "[redacted:API_TOKEN]"})

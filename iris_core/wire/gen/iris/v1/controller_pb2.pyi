@@ -403,7 +403,7 @@ class AttemptStatus(_message.Message):
     def __init__(self, attempt_uid: _Optional[str] = ..., task_id: _Optional[str] = ..., attempt_id: _Optional[int] = ..., state: _Optional[_Union[_common_pb2.TaskState, str]] = ..., worker_id: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., finished_at_ms: _Optional[int] = ..., exit_code: _Optional[int] = ..., error: _Optional[str] = ..., terminal_reason: _Optional[str] = ..., memory_peak_bytes: _Optional[int] = ..., log_lines: _Optional[int] = ..., current: _Optional[bool] = ...) -> None: ...
 
 class TaskStatus(_message.Message):
-    __slots__ = ("task_id", "job_id", "task_index", "state", "current_attempt_id", "attempt_uid", "worker_id", "worker_address", "exit_code", "error", "pending_reason", "submitted_at_ms", "started_at_ms", "finished_at_ms", "failure_count", "preemption_count", "memory_peak_bytes", "log_lines", "incarnation")
+    __slots__ = ("task_id", "job_id", "task_index", "state", "current_attempt_id", "attempt_uid", "worker_id", "worker_address", "exit_code", "error", "pending_reason", "submitted_at_ms", "started_at_ms", "finished_at_ms", "failure_count", "preemption_count", "memory_peak_bytes", "log_lines", "incarnation", "priority_band", "placed_band")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     TASK_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -423,6 +423,8 @@ class TaskStatus(_message.Message):
     MEMORY_PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
     LOG_LINES_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_BAND_FIELD_NUMBER: _ClassVar[int]
+    PLACED_BAND_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     job_id: str
     task_index: int
@@ -442,7 +444,9 @@ class TaskStatus(_message.Message):
     memory_peak_bytes: int
     log_lines: int
     incarnation: int
-    def __init__(self, task_id: _Optional[str] = ..., job_id: _Optional[str] = ..., task_index: _Optional[int] = ..., state: _Optional[_Union[_common_pb2.TaskState, str]] = ..., current_attempt_id: _Optional[int] = ..., attempt_uid: _Optional[str] = ..., worker_id: _Optional[str] = ..., worker_address: _Optional[str] = ..., exit_code: _Optional[int] = ..., error: _Optional[str] = ..., pending_reason: _Optional[str] = ..., submitted_at_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., finished_at_ms: _Optional[int] = ..., failure_count: _Optional[int] = ..., preemption_count: _Optional[int] = ..., memory_peak_bytes: _Optional[int] = ..., log_lines: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
+    priority_band: _common_pb2.PriorityBand
+    placed_band: _common_pb2.PriorityBand
+    def __init__(self, task_id: _Optional[str] = ..., job_id: _Optional[str] = ..., task_index: _Optional[int] = ..., state: _Optional[_Union[_common_pb2.TaskState, str]] = ..., current_attempt_id: _Optional[int] = ..., attempt_uid: _Optional[str] = ..., worker_id: _Optional[str] = ..., worker_address: _Optional[str] = ..., exit_code: _Optional[int] = ..., error: _Optional[str] = ..., pending_reason: _Optional[str] = ..., submitted_at_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., finished_at_ms: _Optional[int] = ..., failure_count: _Optional[int] = ..., preemption_count: _Optional[int] = ..., memory_peak_bytes: _Optional[int] = ..., log_lines: _Optional[int] = ..., incarnation: _Optional[int] = ..., priority_band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ..., placed_band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ...) -> None: ...
 
 class GetTaskStatusRequest(_message.Message):
     __slots__ = ("task_id",)
