@@ -9,6 +9,7 @@ or none. Must never give more chips than are free, and never name a slice with w
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 from typing import TYPE_CHECKING, Final
 
 from iris_core.model.bands import PriorityBand
@@ -155,31 +156,43 @@ def cost(slices: Iterable[HeldSlice]) -> Cost:
 
 def fewest(candidates: Sequence[HeldSlice], chips: int) -> tuple[HeldSlice, ...]:
     """Those with the least `cost` that have at least so many chips together; empty when all of them have fewer."""
+    allowed = _lowest(candidates, chips)
+    unit = gcd(*(item.chips for item in allowed)) or 1
+    needed = -(-chips // unit)
     kept: dict[tuple[int, int], int] = {}
-    best: list[tuple[Cost, _Chosen] | None] = [((0, 0, 0, 0, 0), None)] + [None] * chips
-    for item in sorted(candidates, key=lambda item: (item.rank, item.value, item.slice_id)):
+    best: list[tuple[Cost, _Chosen] | None] = [((0, 0, 0, 0, 0), None)] + [None] * needed
+    for item in sorted(allowed, key=lambda item: (item.rank, item.value, item.slice_id)):
         # Of alike slices, no more than would do alone, the cheapest.
         alike = kept.get((item.rank, item.chips), 0)
         if alike * item.chips >= chips:
             continue
         kept[item.rank, item.chips] = alike + 1
         own = cost([item])
-        for covered in range(chips - 1, -1, -1):
+        for covered in range(needed - 1, -1, -1):
             known = best[covered]
             if known is None:
                 continue
             total = _sum(known[0], own)
-            place = min(chips, covered + item.chips)
+            place = min(needed, covered + item.chips // unit)
             there = best[place]
             if there is None or total < there[0]:
                 best[place] = total, (item, known[1])
-    found = best[chips]
+    found = best[needed]
     chosen: list[HeldSlice] = []
     rest = found[1] if found is not None else None
     while rest is not None:
         chosen.append(rest[0])
         rest = rest[1]
     return tuple(sorted(chosen, key=lambda item: item.slice_id))
+
+
+def _lowest(candidates: Sequence[HeldSlice], chips: int) -> list[HeldSlice]:
+    """Those of the lowest ranks that have so many chips together: no set with another does less harm. Empty when all have fewer."""
+    for rank in sorted({item.rank for item in candidates}):
+        allowed = [item for item in candidates if item.rank <= rank]
+        if sum(item.chips for item in allowed) >= chips:
+            return allowed
+    return []
 
 
 def _sum(a: Cost, b: Cost) -> Cost:

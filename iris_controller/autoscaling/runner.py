@@ -57,7 +57,7 @@ PROBE_EVERY_S: Final = 9.5
 """However often it evaluates: a worker whose stream closed is declared dead long before enough probes have failed."""
 NEVER: Final = -1e9
 LARGE: Final = 1_000
-"""Entries of demand times groups from which on planning would hold up the loop."""
+"""Entries of demand times groups, and slices that may go, from which on planning would hold up the loop."""
 
 
 @dataclass(slots=True)
@@ -254,17 +254,18 @@ class Autoscaler:
         demands = demand_of(self._model, self._unplaced())
         await asyncio.sleep(0)
         states = self._states(now)
+        held = held_slices(self._model, self._reserved) if self._reserved else ()
         decide = partial(
             planning.plan,
             demands,
             states,
             self.memory.idle(self.sights, now),
-            held=held_slices(self._model, self._reserved) if self._reserved else (),
+            held=held,
             creates_left=self._creates.left(now),
             idle_threshold_ms=self.config.autoscaler.scale_down_delay_ms,
         )
         # Values in, plan out: a large one is worked out beside the loop.
-        large = len(demands) * len(states) > LARGE
+        large = len(demands) * (len(states) + len(held)) > LARGE
         plan = await asyncio.to_thread(decide) if large else decide()
         self.last = Evaluation(self._loop.now_ms(), demands, states, plan)
         for name, count in plan.routing.required.items():
