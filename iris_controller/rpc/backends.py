@@ -141,7 +141,7 @@ class BackendService:
         for reason, jobs, tasks, example in by_reason[:LISTED]:
             response.scheduling_events.add(reason=reason, jobs=jobs, tasks=tasks, example_job_id=example)
         response.capped = len(by_reason) > LISTED
-        await asyncio.to_thread(_fill_capacity, response, machines, held)
+        await asyncio.to_thread(_fill_capacity, response, self._model, machines, held)
         return response
 
 
@@ -186,7 +186,9 @@ def _fill_backend(backend: backends_pb2.BackendStatus, machines: Sequence[Machin
         backend.detail = f"{out} of {sums.workers} workers take no work; see: iris rpc controller get-provider-status"
 
 
-def _fill_capacity(response: backends_pb2.GetProviderStatusResponse, machines: Iterable[Machine], held: Held) -> None:
+def _fill_capacity(
+    response: backends_pb2.GetProviderStatusResponse, model: Model, machines: Iterable[Machine], held: Held
+) -> None:
     groups: dict[str, _Sums] = {}
     problems: list[Worker] = []
     for machine in machines:
@@ -208,7 +210,9 @@ def _fill_capacity(response: backends_pb2.GetProviderStatusResponse, machines: I
         )
     problems.sort(key=lambda worker: (-_WORST.index(worker.health), worker.worker_id))
     for worker in problems[:LISTED]:
-        response.problems.add(worker_id=worker.worker_id, health=HEALTH[worker.health], reason=health_reason(worker))
+        response.problems.add(
+            worker_id=worker.worker_id, health=HEALTH[worker.health], reason=health_reason(model, worker)
+        )
     response.problems_total = len(problems)
     response.capped |= len(problems) > LISTED
 

@@ -13,7 +13,7 @@ from iris_controller.rpc.attach import WorkerSessions, process_request
 from iris_controller.rpc.dispatch import Call, Router
 from iris_controller.rpc.errors import RpcError, invalid, not_found
 from iris_controller.rpc.tasks import TaskService
-from iris_controller.rpc.views import worker_view
+from iris_controller.rpc.views import leaving, worker_view
 from iris_core.live.filters import WORKER_FIELDS, WORKER_WORDS, worker_row
 from iris_core.model.errors import ModelError
 from iris_core.model.filter import parse_filter
@@ -127,6 +127,7 @@ class ClusterService:
     ) -> controller_pb2.GetClusterStatusResponse:
         model = self._model
         problems = self._about.problems()
+        staying = [worker for worker in model.workers.values() if not leaving(model, worker)]
         jobs = Counter(label(job.state) for job in model.jobs.values())
         tasks: Counter[str] = Counter()
         for job in model.jobs.values():
@@ -140,7 +141,8 @@ class ClusterService:
             release=release.release(),
             started_at_ms=self._about.started_at_ms,
             workers_total=len(model.workers),
-            workers_healthy=sum(w.health is WorkerHealth.HEALTHY for w in model.workers.values()),
+            workers_healthy=sum(w.health is WorkerHealth.HEALTHY for w in staying),
+            workers_leaving=len(model.workers) - len(staying),
             jobs_by_state=jobs,
             tasks_by_state=tasks,
             ready=not problems,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from iris_controller.scheduling.order import explain_next, explain_pending, explain_task
 from iris_controller.state.model import Model
 from iris_controller.state.records import Attempt, Job, Task, Worker
+from iris_controller.state.slices import GOING, Lifecycle
 from iris_core.model.resources import Resources
 from iris_core.model.states import TaskState
 from iris_core.wire.convert import (
@@ -84,8 +85,19 @@ def committed(model: Model, worker: Worker) -> Resources:
     return Resources(usage.cpu_millicores, usage.memory_bytes, 0, device)
 
 
-def health_reason(worker: Worker) -> str:
+def leaving(model: Model, worker: Worker) -> str:
+    """Why a worker is about to go on purpose; "" when it stays."""
+    row = model.slices.get(worker.slice_id) if worker.slice_id else None
+    if row is None or row.lifecycle not in GOING:
+        return ""
+    return f"stopping: its slice {'failed and ' if row.lifecycle is Lifecycle.FAILED else ''}is being deleted"
+
+
+def health_reason(model: Model, worker: Worker) -> str:
     """Why a worker is not healthy, or takes no work; "" when neither."""
+    gone = leaving(model, worker)
+    if gone:
+        return gone
     if not worker.excluded:
         return worker.health_reason
     excluded = f"gets no work, it failed to stage {worker.build_failures} times"
@@ -99,7 +111,7 @@ def worker_view(model: Model, worker: Worker, age_ms: int) -> controller_pb2.Wor
         worker_id=worker.worker_id,
         address=worker.address,
         health=HEALTH[worker.health],
-        health_reason=health_reason(worker),
+        health_reason=health_reason(model, worker),
         hostname=worker.hostname,
         total=resources_to_wire(worker.total),
         committed=resources_to_wire(committed(model, worker)),

@@ -143,6 +143,9 @@ def _status_text(found: pb.GetClusterStatusResponse, url: str, *, live: bool) ->
     jobs = ", ".join(f"{name} {count}" for name, count in sorted(found.jobs_by_state.items()) if count)
     tasks = ", ".join(f"{name} {count}" for name, count in sorted(found.tasks_by_state.items()) if count)
     slices = ", ".join(f"{count} {name}" for name, count in sorted(found.slices_by_lifecycle.items()) if count)
+    workers = f"{found.workers_healthy}/{found.workers_total - found.workers_leaving} healthy"
+    if found.workers_leaving:
+        workers += f", {found.workers_leaving} stopping with their slices"
     running = [
         ("Running", "True"),
         ("Healthy", str(found.ready)),
@@ -152,7 +155,7 @@ def _status_text(found: pb.GetClusterStatusResponse, url: str, *, live: bool) ->
         ("Log store", found.finelog_release),
         ("Up for", age(found.started_at_ms, found.now_ms)),
         ("State dir", found.state_dir),
-        ("Workers", f"{found.workers_healthy}/{found.workers_total} healthy"),
+        ("Workers", workers),
     ]
     saved = [("Running", "False, this is a checkpoint"), ("Address", url), ("Workers", str(found.workers_total))]
     rows = [

@@ -263,6 +263,10 @@ def test_status_shows_workers_and_problems(world: World) -> None:
     assert done.code == 0
     assert "Workers:   2/2 healthy\nSlices:    1 booting, 2 ready\n" in done.out
     assert "w0" in done.out
+    world.client.answer(
+        "GetClusterStatus", pb.GetClusterStatusResponse(workers_total=5, workers_healthy=3, workers_leaving=2)
+    )
+    assert "Workers:   3/3 healthy, 2 stopping with their slices\n" in world.cli("cluster", "status").out
 
 
 def test_rpc_prints_the_answer_with_the_proto_s_names(world: World) -> None:
