@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING, Final
 
-from iris_core.model.bands import PriorityBand
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -197,8 +195,3 @@ def _lowest(candidates: Sequence[HeldSlice], chips: int) -> list[HeldSlice]:
 
 def _sum(a: Cost, b: Cost) -> Cost:
     return a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3], a[4] + b[4]
-
-
-def band_of(item: HeldSlice) -> PriorityBand:
-    """The highest band of its work."""
-    return next((band for band in PriorityBand if band.rank() == item.rank), PriorityBand.INHERIT)
