@@ -87,7 +87,7 @@ def run(ctx: click.Context, /, no_wait: bool, dry_run: bool, terminate_on_exit: 
     accepted), 1 when it did not, 130 on Ctrl-C.
     """
     from iris_core.cli.argv import hide_secret_words
-    from iris_core.cli.setup_steps import project_environment, setup_scripts
+    from iris_core.cli.setup_steps import project_environment, setup_scripts, warn_without_uv
     from iris_core.cli.submit import add_environment, build, check_cluster, launch, prepare_bundle, store_bundle
 
     hide_secret_words()
@@ -101,6 +101,8 @@ def run(ctx: click.Context, /, no_wait: bool, dry_run: bool, terminate_on_exit: 
     request.inherit_workspace &= has_project
     if not request.inherit_workspace:
         request.environment.setup_scripts.extend(setup_scripts(options, has_project))
+    if request.environment.setup_scripts:
+        warn_without_uv(session)
     if dry_run:
         return _rehearse(session, request)
     if bundle.bundle_id:

@@ -6,8 +6,10 @@ Must never read the submitter's own environment: only what lies in the workspace
 from __future__ import annotations
 
 import re
+import shutil
 from typing import TYPE_CHECKING, Final
 
+from iris_core.config.places import LOCAL
 from iris_core.contracts import UsageFailed
 from iris_core.model.errors import shown
 from iris_core.workspace.setup import sync_script
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from iris_core.cli.run_options import RunOptions
+    from iris_core.cli.session import Session
 
 PROJECT_FILE: Final = ".marin.yaml"
 """Its `env:` is the environment of every job that is submitted from the workspace; `-e` beats it."""
@@ -42,6 +45,19 @@ def setup_scripts(options: RunOptions, has_project: bool) -> list[str]:
     if options.no_sync or not has_project:
         return []
     return [sync_script(options.sync_packages, options.extras)]
+
+
+def warn_without_uv(session: Session) -> None:
+    """Says that the setup step will fail where the workers are processes of this machine and it has no uv.
+
+    Of a controller that was only given by its URL it is not known where its workers are.
+    """
+    target = session.target
+    here = target.environment == LOCAL and (target.cluster == LOCAL or bool(session.config or session.cluster))
+    if here and not session.controller_url and shutil.which("uv") is None:
+        session.diagnostics.warn(
+            "the setup step needs uv, which this machine does not have: install it or submit with --no-sync"
+        )
 
 
 def project_environment(root: Path) -> dict[str, str]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 T0 = 1_767_225_600_000
 """2026-01-01 00:00:00 UTC."""
+URL = "--controller-url=http://fake.invalid:1"
 
 
 @dataclass
@@ -38,10 +39,10 @@ class World:
 
     client: FakeSyncClient = field(default_factory=FakeSyncClient)
 
-    def cli(self, *argv: str, stdin: bytes = b"", program: str = "iris-core") -> Done:
+    def cli(self, *argv: str, stdin: bytes = b"", program: str = "iris-core", selector: str = URL) -> Done:
         with captured(stdin) as (out, err):
             code = run(
-                ["--controller-url", "http://fake.invalid:1", *argv],
+                [selector, *argv],
                 program=program,
                 opener=lambda _target, _transport, _note: self.client,
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import time
 from typing import TYPE_CHECKING
@@ -12,10 +13,11 @@ import pytest
 from iris_core.cli import reads
 from iris_core.cli.submit import default_name
 from iris_core.client.calls import NotReached
+from iris_core.connect.local import LocalEndpoint, process_start, write_endpoint
 from iris_core.contracts import ConnectFailed, RpcFailed
 from iris_core.wire.gen.iris.v1 import common_pb2 as common
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
-from tests.unit.cli_world import T0, World
+from tests.unit.cli_world import T0, URL, World
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -161,6 +163,30 @@ def test_a_pyproject_brings_the_setup_step_unless_told_not_to(world: World, tmp_
     world.client.calls.clear()
     world.cli("job", "run", "--no-wait", "--no-sync", "--job-name", "b", "--", "true")
     assert list(request_of(world).environment.setup_scripts) == []
+
+
+def test_a_setup_step_without_uv_is_warned_of_where_the_workers_are_this_machines(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path.parent / f"{tmp_path.name}-state"))
+    start = process_start(os.getpid())
+    assert start is not None
+    write_endpoint(LocalEndpoint("http://127.0.0.1:1", os.getpid(), start, "boot"))
+    there: list[str] = []
+    monkeypatch.setattr("shutil.which", lambda name: name if name in there else None)
+    warning = "the setup step needs uv, which this machine does not have: install it or submit with --no-sync"
+
+    def warned(selector: str, *options: str) -> bool:
+        done = world.cli("job", "run", "--no-wait", *options, "--", "true", selector=selector)
+        assert done.code == 0, done.err
+        return warning in done.err
+
+    assert warned("--cluster=local")
+    assert not warned("--cluster=local", "--no-sync")
+    assert not warned(URL) and not warned("--controller-url=http://127.0.0.1:1"), "its workers may be anywhere"
+    there.append("uv")
+    assert not warned("--cluster=local")
 
 
 def test_a_workspace_that_may_not_travel_sends_nothing(
