@@ -133,11 +133,13 @@ class BudgetService:
         if budget is None:
             plain = self._model.budget_defaults
             near = did_you_mean(user, self._model.budgets)
+            band, spent = plain.max_band.label, self._model.spent.get(user, 0)
+            limit = f"limit {plain.limit} ({spent} spent now)" if plain.limit else "no limit"
+            give = f"give one: iris user budget set {user} --limit {plain.limit} --max-band {band}"
             raise not_found(
                 user,
-                f"user {user} has no budget of their own; limit {plain.limit} and max band {plain.max_band.label} apply",
-                hint=near
-                or f"set one: iris user budget set {user} --limit {plain.limit} --max-band {plain.max_band.label}",
+                f"user {user} has no budget of their own; {limit} and max band {band} apply, as to everybody without one",
+                hint=f"{near} Otherwise {give}" if near else give,
             )
         return budgets_pb2.GetUserBudgetResponse(budget=budget_view(self._model, budget))
 

@@ -126,9 +126,16 @@ async def test_who_has_no_budget_is_told_which_defaults_apply(tmp_path: Path) ->
     config = CONFIG + "defaults: {user_budget: {budget_limit: 77, max_band: batch}}\n"
     async with rig(tmp_path, config) as r:
         await set_budget(r, "anna", 1)
-        with pytest.raises(RpcFailed, match="no budget of their own; limit 77 and max band batch apply") as caught:
+        with pytest.raises(RpcFailed) as caught:
             await get_budget(r, "ann")
-        assert caught.value.status == "NOT_FOUND" and "anna" in caught.value.hint
+        assert caught.value.status == "NOT_FOUND"
+        assert caught.value.message == (
+            "user ann has no budget of their own; limit 77 (0 spent now) and max band batch apply, as to everybody without one"
+        )
+        assert (
+            caught.value.hint
+            == "did you mean 'anna'? Otherwise give one: iris user budget set ann --limit 77 --max-band batch"
+        )
 
 
 async def test_only_an_admin_sets_budgets_and_everybody_reads_them(tmp_path: Path) -> None:
