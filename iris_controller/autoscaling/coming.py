@@ -84,4 +84,7 @@ def by_job(routing: Routing, groups: Mapping[str, Coming]) -> dict[str, str]:
 def _for_it(group: str, found: Coming) -> str:
     if found.alone:
         return f"a slice of {group} is being made for it ({found.stage})"
-    return f"{found.stages.total()} slices of {group} are being made, also for it ({found.stage})"
+    # Every watcher of every waiting job gets this line: a count would change it with each slice.
+    stages = ", ".join(word for word in UNDER_WAY if found.stages[word])
+    since = f"; the first since {when(found.since_ms)} UTC" if found.since_ms else ""
+    return f"slices of {group} are being made, also for it ({stages}{since})"

@@ -56,14 +56,16 @@ async def test_who_gets_nothing_of_what_is_made_is_told_nothing() -> None:
     assert "being made" not in _why(w, "/u/second")
 
 
-async def test_several_slices_are_counted_and_what_stays_the_same_is_told_once() -> None:
+async def test_several_slices_are_told_together_and_what_stays_the_same_is_told_once() -> None:
     w = AutoscalerWorld(group(max_slices=3))
     w.machines.script("cpu", [Outcome(ready_s=60), Outcome(ready_s=60), Outcome(hangs=True)])
     w.world.submit(tasks=3, cpu=3)
     await w.look(3)
     assert _why(w).startswith(
-        "3 slices of cpu are being made, also for it "
-        "(1 asked for, 2 booting; the first since 1970-01-01 00:16:40 UTC); "
+        "slices of cpu are being made, also for it (asked for, booting; the first since 1970-01-01 00:16:40 UTC); "
+    )
+    assert _verdict(w, "cpu") == (
+        "3 slices are being made (1 asked for, 2 booting; the first since 1970-01-01 00:16:40 UTC)"
     )
     told: list[set[str]] = []
     w.world.before_commit = lambda o: told.append(set(o.coming))
