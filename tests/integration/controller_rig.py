@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import httpcore
 from google.protobuf.message import Message
 
 from iris_controller.options import ServeOptions
@@ -37,6 +39,17 @@ class Rig:
 
     async def call(self, name: str, request: Message, response: type[R]) -> R:
         return await self.client.call(f"ControllerService/{name}", request, response)
+
+    async def post(self, name: str, body: object) -> tuple[int, Any]:
+        """The same call over HTTP: status and the answer's JSON."""
+        async with httpcore.AsyncConnectionPool() as http:
+            answer = await http.request(
+                "POST",
+                f"{self.controller.port.url}/iris.v1.ControllerService/{name}",
+                headers={"content-type": "application/json"},
+                content=json.dumps(body).encode(),
+            )
+        return answer.status, json.loads(answer.content)
 
     async def launch(self, name: str, **values: object) -> controller_pb2.LaunchJobResponse:
         return await self.call("LaunchJob", launch_request(name, **values), controller_pb2.LaunchJobResponse)

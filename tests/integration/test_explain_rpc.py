@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
-import httpx
 import pytest
 
 from iris_controller.scheduling.order import NOT_PLANNED
@@ -455,13 +454,12 @@ async def test_who_may_ask_what_and_over_json(tmp_path: Path) -> None:
         finally:
             await inside.close()
             await viewer.close()
-        url = f"{r.controller.port.url}/iris.v1.ControllerService/ExplainJob"
-        async with httpx.AsyncClient() as http:
-            said = (await http.post(url, json={"job_id": "/u/parent/kid", "what_if": {"cpu_millicores": 50}})).json()
-            assert said["explanation"]["verdict"] == "EXPLAIN_VERDICT_WAITS"
-            assert said["explanation"]["what_if"] == ["cpu 0.05"]
-            wrong = await http.post(url, json={"job_id": "/u/parent/kid", "what_if": {"replicas": -1}})
-            assert wrong.status_code == 400 and wrong.json()["field"] == "what_if.replicas"
+        status, said = await r.post("ExplainJob", {"job_id": "/u/parent/kid", "what_if": {"cpu_millicores": 50}})
+        assert status == 200
+        assert said["explanation"]["verdict"] == "EXPLAIN_VERDICT_WAITS"
+        assert said["explanation"]["what_if"] == ["cpu 0.05"]
+        status, wrong = await r.post("ExplainJob", {"job_id": "/u/parent/kid", "what_if": {"replicas": -1}})
+        assert status == 400 and wrong["field"] == "what_if.replicas"
 
 
 async def test_a_reason_of_any_length_and_content_is_one_short_line(

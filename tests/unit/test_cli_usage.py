@@ -237,7 +237,7 @@ def test_a_number_has_a_range_and_no_number_is_none(path: str, context: click.Co
         assert kind.max is not None and kind.max <= 2**53, f"{path} {param.name} has no upper end"
         for text in ("nan", "inf", "1" + "0" * 40):
             with pytest.raises(click.BadParameter):
-                kind.convert(text, param, context)
+                kind(text, param, context)
 
 
 def test_the_page_of_the_command_line_is_current() -> None:
