@@ -13,7 +13,7 @@ demo:  ## a controller, two workers and a few real jobs in a temporary folder, w
 	@exec $(BIN)/iris demo
 
 test: check  ## everything that must hold: lint, types, floors, tests
-	$(BIN)/pytest -n 2 $(PYTEST_ARGS)
+	$(BIN)/pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 check:  ## ruff, mypy --strict and the floors of the house
 	@$(PYTHON) requirements/install.py dev

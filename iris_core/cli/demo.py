@@ -67,11 +67,19 @@ def demo(session: Session) -> int:
     scheduler's view. Everything ends with it.
     """
     from iris_core.cli.beside import load
-    from iris_core.cli.cluster_start import STOP_SIGNALS
-    from iris_core.connect import Target
 
     local = load("providers.local.cluster")
     local.check_installed()
+    try:
+        return _run(session, local)
+    except _Stopped as stopped:
+        raise click.exceptions.Exit(128 + stopped.number) from None
+
+
+def _run(session: Session, local: Any) -> int:
+    from iris_core.cli.cluster_start import STOP_SIGNALS
+    from iris_core.connect import Target
+
     for number in STOP_SIGNALS:
         signal.signal(number, _interrupt)
     folder = Path(tempfile.mkdtemp(prefix="iris-demo-"))
@@ -93,8 +101,16 @@ def demo(session: Session) -> int:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+class _Stopped(BaseException):
+    """A signal. No Exception: whatever is under way must not take it for a failure of its own."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
 def _interrupt(number: int, _frame: object) -> None:
-    raise click.exceptions.Exit(128 + number if number != signal.SIGINT else 130)
+    raise _Stopped(number)
 
 
 @contextlib.contextmanager
