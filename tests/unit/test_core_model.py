@@ -70,7 +70,9 @@ async def test_capacity_in_the_database_is_given_back_with_a_job_that_is_replace
         await r.loop.submit("a", lambda o, now: submit.admit(o, job("/u/a", 3), now))
         await r.until_quiet()
         await r.loop.submit("end", lambda o, now: kernel.cancel(o, "/u/a", "t", "r", now))
-        await r.loop.submit("again", lambda o, now: submit.admit(o, job("/u/a", 1, group_by="none-has-it"), now, force=True))
+        await r.loop.submit(
+            "again", lambda o, now: submit.admit(o, job("/u/a", 1, group_by="none-has-it"), now, force=True)
+        )
         with closing(sqlite3.connect(r.path)) as connection:
             row = connection.execute("SELECT committed_cpu_millicores, committed_mem_bytes FROM workers").fetchone()
         assert row == (0, 0)
