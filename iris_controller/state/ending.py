@@ -1,19 +1,19 @@
 """How tasks and jobs end by decision of the controller: cancelled, completed, timed out, kicked, or because their job is over.
 
 Such an end is the first half of a two-phase finish: state and reason are written now, `finished_at_ms` of the attempt stays
-empty and its capacity held until the worker confirms or is declared dead (control-plane §1.4). Used by `kernel`, `kick` and
-`rollup`; must never decide whether something ends.
+empty and its capacity held until the worker confirms or is declared dead (control-plane §1.4). Used by all that
+ends work; must never decide whether something ends.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from iris_controller.state.desired import StopReason
 from iris_controller.state.records import Charge, changed
 from iris_core.model.states import ACTIVE, JOB_ERROR, JOB_TERMINAL, NON_TERMINAL, JobState, TaskState, label
 
 if TYPE_CHECKING:
-    from iris_controller.state.desired import StopReason
     from iris_controller.state.overlay import Overlay
     from iris_controller.state.records import Attempt, Job, Task
 
@@ -80,6 +80,36 @@ def requeue_task(
         exit_code=None,
         failure_count=task.failure_count + (charge is Charge.FAILURE),
         preemption_count=task.preemption_count + (charge is Charge.PREEMPTION),
+    )
+
+
+def preempt_task(
+    o: Overlay, job: Job, task: Task, now_ms: int, *, trigger: str, reason: str, error: str, told: str, charged: bool
+) -> None:
+    """Ends the attempt of an active task as PREEMPTED: the task waits again, or ends with it when its budget is used up.
+
+    `charged` says whether it costs the preemption budget; what costs nothing always waits again. `reason` and `error` as in `stop_task`,
+    `told` is the audit line's reason.
+    """
+    attempt = live_attempt(o, task)
+    if attempt is None:
+        return
+    charge = Charge.PREEMPTION if charged else Charge.NONE
+    state, stop = TaskState.PREEMPTED, StopReason.PREEMPTED
+    if not charged or task.preemption_count + 1 <= job.spec.max_retries_preemption:
+        after = requeue_task(o, task, state, stop=stop, reason=reason, error=error, charge=charge)
+    else:
+        after = stop_task(o, task, state, now_ms, stop=stop, reason=reason, error=error, charge=charge)
+    o.note(
+        "task_preempted",
+        task.task_id,
+        trigger,
+        attempt=attempt.number,
+        worker=attempt.worker_id,
+        was=label(task.state),
+        state=label(after.state),
+        band=task.band.label,
+        reason=told,
     )
 
 

@@ -157,12 +157,6 @@ class Endpoints:
             _discard(self._by_path, path_name(endpoint.name), endpoint.name)
         _discard(self._by_task, (endpoint.job_id, endpoint.task_index), endpoint_id)
 
-    def drop_job(self, job_id: str) -> None:
-        """All registrations of a job's tasks."""
-        for key in [key for key in self._by_task if key[0] == job_id]:
-            for endpoint_id in list(self._by_task.get(key, ())):
-                self.drop(endpoint_id)
-
     def of_task(self, job_id: str, index: int) -> Iterator[Endpoint]:
         return (self.by_id[e] for e in self._by_task.get((job_id, index), ()))
 

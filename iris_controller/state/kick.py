@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from iris_controller.state.desired import StopReason
-from iris_controller.state.ending import live_attempt, requeue_task, stop_task
+from iris_controller.state.ending import live_attempt, preempt_task, stop_task
 from iris_controller.state.observed import cut
 from iris_controller.state.records import Charge
 from iris_controller.state.rollup import settle
@@ -106,28 +106,27 @@ def _standing(job: Job) -> str:
 
 def _end(o: Overlay, job: Job, task: Task, state: End, trigger: str, reason: str, now_ms: int) -> None:
     """Preempted charges the preemption budget from any active state; failed charges a failure and is never retried."""
+    error = f"{label(state)} by {trigger}" + (f": {cut(reason)}" if reason else "")
+    if state is TaskState.PREEMPTED:
+        preempt_task(
+            o, job, task, now_ms, trigger=trigger, reason="preempted", error=error, told=cut(reason), charged=True
+        )
+        return
     attempt = live_attempt(o, task)
     if attempt is None:
         return
-    preempted = state is TaskState.PREEMPTED
-    error = f"{label(state)} by {trigger}" + (f": {cut(reason)}" if reason else "")
-    if preempted and task.preemption_count + 1 <= job.spec.max_retries_preemption:
-        after = requeue_task(
-            o, task, state, stop=StopReason.PREEMPTED, reason="preempted", error=error, charge=Charge.PREEMPTION
-        )
-    else:
-        after = stop_task(
-            o,
-            task,
-            state,
-            now_ms,
-            stop=StopReason.PREEMPTED if preempted else StopReason.CANCELLED,
-            reason="preempted" if preempted else "operator_failed",
-            error=error,
-            charge=Charge.PREEMPTION if preempted else Charge.FAILURE,
-        )
+    after = stop_task(
+        o,
+        task,
+        state,
+        now_ms,
+        stop=StopReason.CANCELLED,
+        reason="operator_failed",
+        error=error,
+        charge=Charge.FAILURE,
+    )
     o.note(
-        "task_preempted" if preempted else "task_failed",
+        "task_failed",
         task.task_id,
         trigger,
         attempt=attempt.number,

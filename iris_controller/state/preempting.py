@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from iris_controller.state.desired import StopReason
-from iris_controller.state.ending import live_attempt, requeue_task, stop_task
+from iris_controller.state.ending import preempt_task
 from iris_controller.state.placing import assign, assign_gang
-from iris_controller.state.records import Charge
-from iris_core.model.states import ACTIVE, EXECUTING, TaskState, label
+from iris_core.model.states import ACTIVE, EXECUTING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,34 +105,5 @@ def _assign_one(
 
 def evict(o: Overlay, job: Job, task: Task, trigger: str, error: str, now_ms: int) -> None:
     """Preempts an active task for `trigger`, the task or job that needs what it holds: charged only when it had begun."""
-    attempt = live_attempt(o, task)
-    if attempt is None:
-        return
     begun = task.state in EXECUTING
-    charge = Charge.PREEMPTION if begun else Charge.NONE
-    if not begun or task.preemption_count + 1 <= job.spec.max_retries_preemption:
-        after = requeue_task(
-            o, task, TaskState.PREEMPTED, stop=StopReason.PREEMPTED, reason="displaced", error=error, charge=charge
-        )
-    else:
-        after = stop_task(
-            o,
-            task,
-            TaskState.PREEMPTED,
-            now_ms,
-            stop=StopReason.PREEMPTED,
-            reason="displaced",
-            error=error,
-            charge=charge,
-        )
-    o.note(
-        "task_preempted",
-        task.task_id,
-        trigger,
-        attempt=attempt.number,
-        worker=attempt.worker_id,
-        was=label(task.state),
-        state=label(after.state),
-        band=task.band.label,
-        reason=error,
-    )
+    preempt_task(o, job, task, now_ms, trigger=trigger, reason="displaced", error=error, told=error, charged=begun)

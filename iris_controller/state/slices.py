@@ -12,16 +12,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from iris_controller.state.availability import mark
-from iris_controller.state.desired import StopReason
-from iris_controller.state.ending import live_attempt, requeue_task, stop_task
+from iris_controller.state.ending import live_attempt, preempt_task
 from iris_controller.state.kernel import worker_lost
 from iris_controller.state.observed import cut
-from iris_controller.state.records import Charge
-from iris_core.model.states import ACTIVE, EXECUTING, TaskState, WorkerHealth, label
+from iris_core.model.states import ACTIVE, EXECUTING, WorkerHealth
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from iris_controller.state.overlay import Overlay
     from iris_controller.state.records import Attempt
 
@@ -133,46 +129,9 @@ def _stop(o: Overlay, attempt: Attempt, bounced: set[str], error: str, trigger: 
             return
         bounced.add(job.job_id)
     begun = attempt.state in EXECUTING
-    charge = Charge.PREEMPTION if begun else Charge.NONE
-    if not begun or task.preemption_count + 1 <= job.spec.max_retries_preemption:
-        after = requeue_task(
-            o,
-            task,
-            TaskState.PREEMPTED,
-            stop=StopReason.PREEMPTED,
-            reason="slice_torn_down",
-            error=error,
-            charge=charge,
-        )
-    else:
-        after = stop_task(
-            o,
-            task,
-            TaskState.PREEMPTED,
-            now_ms,
-            stop=StopReason.PREEMPTED,
-            reason="slice_torn_down",
-            error=error,
-            charge=charge,
-        )
-    o.note(
-        "task_preempted",
-        task.task_id,
-        trigger,
-        attempt=attempt.number,
-        worker=attempt.worker_id,
-        was=label(task.state),
-        state=label(after.state),
-        reason=error,
+    preempt_task(
+        o, job, task, now_ms, trigger=trigger, reason="slice_torn_down", error=error, told=error, charged=begun
     )
-
-
-def unconfirmed(o: Overlay, row: Slice) -> Iterator[Attempt]:
-    """Attempts that a living worker of the slice has not yet confirmed to be over."""
-    for worker_id in row.worker_ids:
-        worker = o.worker(worker_id)
-        if worker is not None and worker.health is not WorkerHealth.DEAD:
-            yield from o.attempts_on(worker_id)
 
 
 def forget(o: Overlay, row: Slice, trigger: str, reason: str, now_ms: int) -> None:
