@@ -73,11 +73,6 @@ def serving(model: Model) -> list[Served]:
     return [served for *_, served in found]
 
 
-def pending_order(model: Model) -> list[str]:
-    """The ids of all jobs with pending tasks, in the order of `serving`."""
-    return [served.job_id for served in serving(model)]
-
-
 def explain_pending(model: Model, job_id: str) -> str:
     """Why the pending tasks of a job wait; empty when it has none. Pending work always has a reason (DESIGN §5.7)."""
     if not model.pending.get(job_id):

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from iris_core.model.constraints import Constraint
 
-UNLIMITED_WAIT = 0
-
 T = TypeVar("T")
 
 

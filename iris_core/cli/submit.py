@@ -6,7 +6,6 @@ environment travels unless `-e` names it (DESIGN §5.13). Must never follow the 
 
 from __future__ import annotations
 
-import getpass
 import os
 import re
 import time
@@ -20,8 +19,10 @@ from iris_core.config.places import LOCAL
 from iris_core.config.revision import revision_date
 from iris_core.contracts import ConnectFailed, RpcFailed, UsageFailed
 from iris_core.model.errors import ModelError, did_you_mean, shown
-from iris_core.model.ids import JobId, TaskId, check_component, check_owner, owner_from_login
+from iris_core.model.ids import JobId, TaskId, check_component
 from iris_core.model.quantities import format_size, parse_cpu, parse_size
+from iris_core.sdk.spec import CHILDREN, EXISTING
+from iris_core.sdk.submission import owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from iris_core.workspace.bundle import Bundle
     from iris_core.workspace.tree import Workspace
 
-_POLICY_NUMBERS: Final = {"replace": 0, "error": 1, "keep": 2, "recreate": 3}
-_CHILDREN_NUMBERS: Final = {"terminate-children": 1, "preserve-children": 2}
 EXTRA_MEMORY: Final = 4_000_000_000
 EXTRA_DISK: Final = 10_000_000_000
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
@@ -78,7 +77,7 @@ def build(options: RunOptions, argv: Sequence[str], program: str) -> pb.LaunchJo
     request.submit_argv.extend(_encodable(redact_argv([program, *argv])))
     # Inside a task the bundle is its own, and what its job was set up with does for this one.
     request.inherit_workspace = JobId.parse(request.name).parent is not None and not _names_setup(options)
-    request.existing_job_policy = _POLICY_NUMBERS[options.existing_job]  # type: ignore[assignment]
+    request.existing_job_policy = EXISTING[options.existing_job]  # type: ignore[assignment]
     if options.job_name is None and options.existing_job == "replace":
         # A made-up name must never take the place of an older job that happens to have it.
         request.existing_job_policy = common_pb2.EXISTING_JOB_POLICY_ERROR
@@ -112,7 +111,7 @@ def _limits(options: RunOptions, request: pb.LaunchJobRequest) -> None:
     request.timeout_ms = round(options.timeout_s * 1000)
     request.scheduling_timeout_ms = round(options.scheduling_timeout_s * 1000)
     if options.preemption_policy:
-        request.preemption_policy = _CHILDREN_NUMBERS[options.preemption_policy]  # type: ignore[assignment]
+        request.preemption_policy = CHILDREN[options.preemption_policy]  # type: ignore[assignment]
 
 
 def _profile(text: str) -> common_pb2.ContainerProfile:
@@ -239,19 +238,7 @@ def _job_id(options: RunOptions) -> JobId:
             if error.field == "name":
                 raise
             raise UsageFailed(f"$IRIS_TASK_ID is not a task: {error.message}") from None
-    return JobId.parse(f"/{_owner(options.user)}/{name}")
-
-
-def _owner(user: str | None) -> str:
-    if user is not None:
-        return check_owner(user)
-    named = os.environ.get("IRIS_USER", "")
-    if named:
-        return check_owner(named)
-    try:
-        return owner_from_login(getpass.getuser())
-    except (KeyError, OSError, ImportError):
-        raise UsageFailed("this user has no login name", hint="give --user, or set $IRIS_USER") from None
+    return JobId.parse(f"/{owner_of(options.user, os.environ)}/{name}")
 
 
 def default_name(command: Sequence[str], when: time.struct_time) -> str:

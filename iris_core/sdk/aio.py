@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
@@ -11,7 +12,7 @@ from iris_core.contracts import ConnectFailed, RpcFailed
 from iris_core.sdk import operations
 from iris_core.sdk.client import check_break
 from iris_core.sdk.steps import iterate_async, run_async
-from iris_core.sdk.submission import environment, prepare
+from iris_core.sdk.submission import prepare
 from iris_core.sdk.watching import JobWatch
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 
@@ -49,7 +50,7 @@ class AsyncIrisClient:
 
     async def submit(self, spec: JobSpec) -> AsyncJob:
         """As `IrisClient.submit`; the workspace is read in a thread."""
-        request, bundle = await asyncio.to_thread(prepare, spec, environment())
+        request, bundle = await asyncio.to_thread(prepare, spec, os.environ)
         answer = await run_async(self._client, operations.submit(request, bundle))
         return AsyncJob(self, answer.job_id, answer.incarnation, tuple(answer.warnings))
 

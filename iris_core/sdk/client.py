@@ -5,14 +5,15 @@ One client belongs to one thread. Must never keep a connection that its user has
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from iris_core.contracts import ConnectFailed, IrisError, RpcFailed
 from iris_core.sdk import operations
-from iris_core.sdk.steps import results, run
-from iris_core.sdk.submission import environment, prepare
+from iris_core.sdk.steps import iterate, run
+from iris_core.sdk.submission import prepare
 from iris_core.sdk.watching import JobWatch
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 
@@ -54,7 +55,7 @@ class IrisClient:
 
         `job.warnings` has what was accepted and is probably a mistake.
         """
-        request, bundle = prepare(spec, environment())
+        request, bundle = prepare(spec, os.environ)
         answer = run(self._client, operations.submit(request, bundle))
         return Job(self, answer.job_id, answer.incarnation, tuple(answer.warnings))
 
@@ -65,7 +66,7 @@ class IrisClient:
 
     def jobs(self, filter: str = "", *, prefix: str = "", limit: int | None = None) -> Iterator[JobInfo]:
         """Jobs, newest first: those that match a filter as in `job list --filter`, below `prefix`. Raises IrisError."""
-        return results(self._client, operations.list_jobs(filter, prefix, limit))
+        return iterate(self._client, operations.list_jobs(filter, prefix, limit))
 
     def cancel(self, job_id: str, reason: str = "") -> list[str]:
         """Ends a job and all below it. Returns the ids of what this call ended. Raises IrisError."""
@@ -121,7 +122,7 @@ class IrisClient:
 
     def results(self, operation: Any) -> Iterator[Any]:
         """The results of one operation of `iris_core.sdk.operations`, as they come."""
-        return results(self._client, operation)
+        return iterate(self._client, operation)
 
     def close(self) -> None:
         self._client.close()

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 
 Existing = Literal["replace", "error", "keep", "recreate"]
-_EXISTING: Mapping[str, int] = {"replace": 0, "error": 1, "keep": 2, "recreate": 3}
-_CHILDREN: Mapping[str, int] = {"": 0, "terminate-children": 1, "preserve-children": 2}
+EXISTING: Mapping[str, int] = {"replace": 0, "error": 1, "keep": 2, "recreate": 3}
+CHILDREN: Mapping[str, int] = {"": 0, "terminate-children": 1, "preserve-children": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,8 @@ def request_of(spec: JobSpec, job: JobId) -> pb.LaunchJobRequest:
     request.max_task_failures = spec.max_task_failures
     request.timeout_ms = round(spec.timeout_s * 1000)
     request.scheduling_timeout_ms = round(spec.scheduling_timeout_s * 1000)
-    request.existing_job_policy = _named(_EXISTING, spec.existing, "existing")  # type: ignore[assignment]
-    request.preemption_policy = _named(_CHILDREN, spec.children, "children")  # type: ignore[assignment]
+    request.existing_job_policy = _named(EXISTING, spec.existing, "existing")  # type: ignore[assignment]
+    request.preemption_policy = _named(CHILDREN, spec.children, "children")  # type: ignore[assignment]
     request.client_revision_date = revision_date()
     return request
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -104,8 +104,3 @@ async def iterate_async(
             await asyncio.sleep(step.seconds)
         else:
             yield step
-
-
-def results(client: Client, operation: Operation[None]) -> Iterator[Any]:
-    """`iterate` as a plain iterator."""
-    yield from iterate(client, operation)

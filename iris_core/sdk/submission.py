@@ -6,7 +6,6 @@ Must never open a connection.
 from __future__ import annotations
 
 import getpass
-import os
 import re
 import secrets
 import time
@@ -39,7 +38,7 @@ def prepare(spec: JobSpec, environ: Mapping[str, str]) -> tuple[pb.LaunchJobRequ
 def _prepared(spec: JobSpec, environ: Mapping[str, str]) -> tuple[pb.LaunchJobRequest, Bundle | None]:
     parent = parent_of(environ) if not spec.user else None
     name = spec.name or made_up_name(spec)
-    request = request_of(spec, job_id(name, owner_of(spec.user, environ), parent))
+    request = request_of(spec, job_id(name, owner_of(spec.user or None, environ), parent))
     if not spec.name and spec.existing == "replace":
         # A made-up name must never take the place of an older job that happens to have it.
         request.existing_job_policy = 1  # type: ignore[assignment]
@@ -72,15 +71,17 @@ def parent_of(environ: Mapping[str, str]) -> JobId | None:
     return TaskId.parse(task.partition(":")[0]).job if task else None
 
 
-def owner_of(user: str, environ: Mapping[str, str]) -> str:
+def owner_of(user: str | None, environ: Mapping[str, str]) -> str:
     """Who owns a new root job. Raises UsageFailed, ModelError."""
-    named = user or environ.get("IRIS_USER", "")
+    if user is not None:
+        return check_owner(user)
+    named = environ.get("IRIS_USER", "")
     if named:
         return check_owner(named)
     try:
         return owner_from_login(getpass.getuser())
     except (KeyError, OSError, ImportError):
-        raise UsageFailed("this user has no login name", hint="give user, or set $IRIS_USER") from None
+        raise UsageFailed("this user has no login name", hint="name the user, or set $IRIS_USER") from None
 
 
 def made_up_name(spec: JobSpec) -> str:
@@ -88,8 +89,3 @@ def made_up_name(spec: JobSpec) -> str:
     script = next((word for word in spec.command if word.endswith(".py") and len(word) > 3), "")
     stem = _NOT_IN_NAMES.sub("_", Path(script).stem)[:64] or "job"
     return f"iris-run-{stem}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
-
-
-def environment() -> Mapping[str, str]:
-    """Of this process."""
-    return os.environ

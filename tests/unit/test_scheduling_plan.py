@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iris_controller.scheduling.order import NOT_PLANNED, explain_pending, pending_order
+from iris_controller.scheduling.order import NOT_PLANNED, explain_pending, serving
 from iris_controller.scheduling.plan import Planner
 from iris_controller.scheduling.snapshot import BUILDING_LIMIT, IDLE_GROUPS
 from iris_controller.state import kernel
@@ -69,7 +69,7 @@ def test_deeper_jobs_first_and_a_tree_before_newer_trees() -> None:
         world.now_ms += 1_000
         world.submit(job_id)
     expected = ["/u/old/child/deep", "/u/old/child", "/u/new/child", "/u/old", "/u/new"]
-    assert pending_order(world.model) == expected
+    assert [served.job_id for served in serving(world.model)] == expected
     assert served(world) == expected
 
 
@@ -498,7 +498,7 @@ def test_no_task_is_placed_while_a_more_important_one_would_fit(
         wants = (parse_constraint(f"pool={pool}"),) if pool else ()
         world.submit(f"/u/j{i}", tasks, cpu=cpu, memory=memory, device=device, constraints=wants, band=band)
     model = world.model
-    waiting = {job_id: len(model.pending[job_id]) for job_id in pending_order(model)}
+    waiting = {served.job_id: len(model.pending[served.job_id]) for served in serving(model)}
     held = {worker_id: Usage() for worker_id in model.workers}
     for job_id, _, worker_id in world.plan(max_assignments=slice_size):
         for before in waiting:
