@@ -57,6 +57,6 @@ class Places:
             for name in self._endpoints.names_at(segment)
         }
         for name, system in self.system().items():
-            if segment in (name, path_name(name)) and system.reachable:
+            if segment in (name, path_name(name)):
                 found[name] = [Place(name, system.uri, EndpointAccess.PRIVATE)]
         return found

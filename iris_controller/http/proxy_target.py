@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote_to_bytes
 
 from iris_controller.rpc.auth import Role
-from iris_controller.rpc.errors import RpcError, clean, denied, invalid, not_found, unauthenticated
+from iris_controller.rpc.errors import RpcError, clean, denied, invalid, not_found, precondition, unauthenticated
 from iris_controller.state.endpoints import EndpointAccess, path_name
 from iris_core.auth.tokens import TokenError
 
@@ -124,6 +124,10 @@ def _split(rest: bytes) -> tuple[str, bytes]:
 
 def _target(place: Place, path: bytes, prefix: str) -> Target:
     address = place.address
+    if "://" in address and not address.startswith(("http://", "https://")):
+        raise precondition(
+            place.name, f"{place.name} is {address}, which this release cannot resolve", code="unresolved"
+        )
     secure = address.startswith("https://")
     address = address.removeprefix("https://").removeprefix("http://").rstrip("/")
     host, colon, port = address.rpartition(":")

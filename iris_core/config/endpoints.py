@@ -25,11 +25,6 @@ class SystemEndpoint:
     uri: str
     metadata: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def reachable(self) -> bool:
-        """Whether the address is one as it stands."""
-        return self.uri.startswith(("http://", "https://"))
-
 
 def parse_endpoints(value: Value) -> dict[str, SystemEndpoint]:
     """`endpoints`, by name. Raises UsageFailed."""

@@ -409,7 +409,8 @@ async def test_the_log_stores_health_and_configured_services_are_reached(tmp_pat
         assert (await ask(r, "/proxy/system/log-server/health"))[0] == 404
         assert (await ask(r, "/proxy/system.tb/x"))[0] == 200
         assert upstream.asked() == ["GET /x HTTP/1.1"]
-        assert (await ask(r, "/proxy/cloud/x"))[0] == 404
+        status, _, body = await ask(r, "/proxy/cloud/x")
+        assert status == 412 and b"gcp://x" in body, "it is there, and why it cannot be reached is said"
     server.close()
 
 
