@@ -361,7 +361,7 @@ class ControllerLoop:
         self.stats.store_error = why
         kept = [c for c in commands if c.internal and not self._fenced]
         for command in commands:
-            if command in kept or command.done.done():
+            if (command.internal and not self._fenced) or command.done.done():
                 continue
             if self._fenced:
                 command.done.set_exception(self._refusal())
