@@ -21,7 +21,8 @@ from iris_controller.audit import audit
 from iris_controller.quiet import Repeats
 from iris_controller.rpc.errors import RpcError, unavailable
 from iris_controller.state import kernel
-from iris_controller.state.model import Changes, Model
+from iris_controller.state.changes import Changes
+from iris_controller.state.model import Model
 from iris_controller.state.overlay import AuditEvent, Overlay
 from iris_controller.store import encode
 from iris_controller.store.writer import CommitFailed, Statement

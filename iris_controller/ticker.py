@@ -15,7 +15,8 @@ from iris_controller.scheduling.cycle import UNCAPPED, Caps
 from iris_controller.scheduling.plan import Planner
 from iris_controller.scheduling.plans import Plan
 from iris_controller.state import kernel
-from iris_controller.state.model import Changes, Model
+from iris_controller.state.changes import Changes
+from iris_controller.state.model import Model
 from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import Attempt
 from iris_controller.uids import AttemptUids

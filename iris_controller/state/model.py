@@ -9,13 +9,14 @@ from __future__ import annotations
 import bisect
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from iris_controller.state.availability import Obtained, with_markers, zone_of
 from iris_controller.state.budgets import DEFAULT_BUDGET, Budget, Tally, task_value
-from iris_controller.state.endpoints import Endpoint, Endpoints
+from iris_controller.state.changes import Changes
+from iris_controller.state.endpoints import Endpoints
 from iris_controller.state.occupants import Occupants
 from iris_core.model.states import ACTIVE, DISPATCHED, JOB_TERMINAL, TaskState
 
@@ -54,47 +55,6 @@ class Usage:
 
     def copy(self) -> Usage:
         return Usage(self.cpu_millicores, self.memory_bytes, self.gpu, self.tpu, self.tasks, self.building)
-
-
-@dataclass(slots=True)
-class Changes:
-    """What one committed batch touched; the watch hub and the worker sessions go by it."""
-
-    jobs: set[str] = field(default_factory=set)
-    removed_jobs: set[str] = field(default_factory=set)
-    """No longer in the model: forgotten, or deleted."""
-    deleted_jobs: set[str] = field(default_factory=set)
-    """Gone for good with all their tasks; the name may be another job's already."""
-    tasks: dict[tuple[str, int], Task] = field(default_factory=dict)
-    """By (job id, task index); the whole of a new job's tasks is in `new_jobs` instead."""
-    attempts: dict[str, Attempt] = field(default_factory=dict)
-    new_jobs: set[str] = field(default_factory=set)
-    workers: set[str] = field(default_factory=set)
-    """Workers whose row or usage changed."""
-    dispatch: set[str] = field(default_factory=set)
-    """Workers whose desired set changed."""
-    endpoints: dict[str, Endpoint | None] = field(default_factory=dict)
-    """By id; None = gone."""
-    slices: set[str] = field(default_factory=set)
-    scaling_groups: set[str] = field(default_factory=set)
-    budgets: set[str] = field(default_factory=set)
-    """Users whose budget was set."""
-    coming: set[str] = field(default_factory=set)
-    """Jobs of which `Model.coming` says something else; nothing but what is shown depends on it."""
-
-    def __bool__(self) -> bool:
-        return bool(
-            self.jobs
-            or self.removed_jobs
-            or self.tasks
-            or self.new_jobs
-            or self.workers
-            or self.dispatch
-            or self.budgets
-            or self.slices
-            or self.scaling_groups
-            or self.endpoints
-        )
 
 
 class Model:

@@ -10,7 +10,8 @@ from iris_controller.scheduling.plan import Planner
 from iris_controller.scheduling.plans import Plan
 from iris_controller.state import kernel, submit
 from iris_controller.state.budgets import budget_user, task_value
-from iris_controller.state.model import Changes, Model
+from iris_controller.state.changes import Changes
+from iris_controller.state.model import Model
 from iris_controller.state.observed import Observed
 from iris_controller.state.occupants import Occupants
 from iris_controller.state.overlay import Overlay

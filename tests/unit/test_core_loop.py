@@ -12,7 +12,8 @@ import pytest
 from iris_controller.loop import ControllerLoop
 from iris_controller.rpc.errors import RpcError, exists
 from iris_controller.state import kernel, submit
-from iris_controller.state.model import Changes, Model
+from iris_controller.state.changes import Changes
+from iris_controller.state.model import Model
 from iris_controller.state.overlay import Overlay, RequestAnswer
 from iris_controller.store import encode
 from iris_controller.store.writer import CommitFailed, Statement

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 
 from iris_controller.scheduling.order import NOT_PLANNED, explain_pending
 from iris_controller.state import kernel
+from iris_controller.state.changes import Changes
 from iris_controller.state.desired import desired_for, withheld
 from iris_controller.state.kick import kick
-from iris_controller.state.model import Changes, Model, Usage
+from iris_controller.state.model import Model, Usage
 from iris_controller.state.observed import FailureKind, Observed
 from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import Attempt, Charge, ChildrenPolicy, Task
