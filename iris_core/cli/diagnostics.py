@@ -190,6 +190,11 @@ def _unexpected(diagnostics: Diagnostics, error: Exception) -> IrisError:
         failed = IrisError(error.message, hint=error.hint)
         failed.exit_code = USAGE
         return failed
+    if isinstance(error, UnicodeEncodeError) and "\udc80" <= error.object[error.start] <= "\udcff":
+        # Such a character stands for a byte of a word, variable or file name of the caller's that is not UTF-8.
+        failed = IrisError(f"{error.object[:60]!a} is not UTF-8 text")
+        failed.exit_code = USAGE
+        return failed
     if isinstance(error, OSError) and error.strerror:
         place = f": {error.filename}" if error.filename else ""
         return IrisError(f"{error.strerror.lower()}{place}")

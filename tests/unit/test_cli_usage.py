@@ -110,6 +110,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         ("process status -t /system/nothing", "there is no process"),
         ("cluster start", "cluster start --local"),
         ("completion tcsh", "'tcsh' is not one of"),
+        ("query SELECT\udcff", r"'SELECT\udcff' is not UTF-8 text"),
+        ("task exec /u/j/0 -- \udcff", r"'\udcff' is not UTF-8 text"),
+        ("job run --task-image \udcff -- true", r"'\udcff' is not UTF-8 text"),
     ],
 )  # fmt: skip
 def test_a_wrong_line_is_refused_with_one_that_helps(world: World, line: str, said: str) -> None:
