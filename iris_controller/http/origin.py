@@ -46,7 +46,7 @@ def check_page(headers: Mapping[str, str]) -> None:
         return
     mode = headers.get("sec-fetch-mode", "").lower()
     if "origin" in headers or mode in {"cors", "no-cors", "same-origin", "websocket"}:
-        raise _foreign("a web page asks without a credential", "send `authorization: Bearer TOKEN`")
+        raise _foreign("a web page asks without a credential", "send a bearer token in the header `authorization`")
 
 
 def host_name(host: str) -> str:

@@ -144,7 +144,7 @@ class Authenticator:
                 return Identity(LOCAL_ADMIN, Role.ADMIN, "loopback", real_peer, read_only)
             if any(address in network for network in self._networks):
                 return Identity(LOCAL_ADMIN, Role.ADMIN, "cidr", real_peer, read_only)
-        raise unauthenticated("no credential was given", hint="send `authorization: Bearer TOKEN`")
+        raise unauthenticated("no credential was given", hint="send a bearer token in the header `authorization`")
 
     def _by_token(self, credential: str, peer: str, read_only: bool) -> Identity:
         scheme, _, token = credential.partition(" ")

@@ -13,6 +13,7 @@ from iris_controller.rpc.errors import RpcError
 from iris_core.auth.keys import new_key
 from iris_core.auth.tokens import KeySet, TokenSigner
 from iris_core.contracts import UsageFailed
+from iris_core.model.redact import redact_text
 
 LOCAL, REMOTE, TRUSTED = "127.0.0.1:4000", "203.0.113.9:4000", "10.1.2.3:4000"
 KEY = new_key()
@@ -51,7 +52,8 @@ def test_a_trusted_network_is_admin(peer: str) -> None:
      "127.0.0.1:99999", "localhost:80", "unix:", "::1:80", "127.0.0.1:٤"],
 )  # fmt: skip
 def test_everybody_else_is_unknown(peer: str | None) -> None:
-    refused({}, peer)
+    hint = refused({}, peer).hint
+    assert hint and redact_text(hint) == hint, "a hint with something like a secret in it is hidden from who needs it"
 
 
 @pytest.mark.parametrize("peer", [LOCAL, TRUSTED])
