@@ -13,9 +13,9 @@ from iris_core.wire.gen.iris.v1 import logs_pb2
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-DISK_FULL = "lost: the worker's disk was full"
-SPOOL_FULL = "lost: the worker's spool was full"
-DAMAGED = "lost: the worker's spool was damaged"
+DISK_FULL = "the worker's disk was full"
+SPOOL_FULL = "the worker's spool was full"
+DAMAGED = "the worker's spool was damaged"
 
 
 class Line(NamedTuple):

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from iris_controller.worker.batches import DISK_FULL
 from iris_core.cli import follow, log_reader
 from iris_core.cli.diagnostics import Diagnostics
 from iris_core.cli.follow import DRAIN_S, Follower
@@ -95,8 +96,8 @@ def test_a_late_line_of_another_rank_still_finds_its_place() -> None:
 def test_a_line_is_formatted_for_people_and_steers_nothing() -> None:
     line = ordered([stored(1, "/u/j/0:2", 3_723_000, "x \x1b[31mred\x1b]0;t\x07\x9b", attempt_id=2)])[0]
     assert task_line(line) == "[01:02:03] task=/u/j/0 attempt=2 | x \x1b[31mred\\x9b\x1b[0m\n"
-    gap = ordered([stored(1, "/u/j/0:2", 0, "spool full", attempt_id=2, gap=3)])[0]
-    assert task_line(gap) == "[00:00:00] task=/u/j/0 attempt=2 | [3 lines lost: spool full]\n"
+    gap = ordered([stored(1, "/u/j/0:2", 0, DISK_FULL, attempt_id=2, gap=3)])[0]
+    assert task_line(gap) == "[00:00:00] task=/u/j/0 attempt=2 | [3 lines lost: the worker's disk was full]\n"
 
 
 @pytest.fixture
