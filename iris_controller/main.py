@@ -71,7 +71,7 @@ def serve(
 
     cluster = load_config(Path(config), embedded=embedded)
     if port is not None and not 0 <= port <= 65535:
-        raise IrisError(f"port {port} is outside 0..65535")
+        raise UsageFailed(f"port {port} is outside 0..65535")
     if checkpoint_interval_s is not None and not 1 <= checkpoint_interval_s <= 7 * 86_400:
         raise UsageFailed(f"a checkpoint every {checkpoint_interval_s:g} s is outside 1 s to 7 days")
     if fresh and checkpoint:

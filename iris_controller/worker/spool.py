@@ -16,6 +16,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from iris_controller.quiet import QuietLog
 from iris_controller.worker import batches, segments
 from iris_controller.worker.batches import DAMAGED, DISK_FULL, SPOOL_FULL, PushBuilder
 from iris_controller.worker.config import now_ms, reason
@@ -33,6 +34,7 @@ _log = logging.getLogger("iris.worker.spool")
 _SEGMENT_BYTES = 4 * 1024 * 1024
 _IDLE_BYTES = 256 * 1024
 _SMALL_LOSS = 1000
+_TROUBLE_EVERY_S = 10.0
 
 
 @dataclass(slots=True, eq=False)
@@ -98,6 +100,8 @@ class Spool:
         self._acked = (0, 0)
         self._reading: tuple[int, int] = (-1, -1)
         self._failing = False
+        # A disk that is all but full takes one line and refuses the next, and the worker's own log is on it.
+        self._lost, self._back = QuietLog(_log, _TROUBLE_EVERY_S), QuietLog(_log, _TROUBLE_EVERY_S)
 
     # Opening ------------------------------------------------------------------------------------------------------
 
@@ -224,13 +228,13 @@ class Spool:
         self._total += written
         if self._failing:
             self._failing = False
-            _log.warning("the spool can be written again")
+            self._back.warning("the spool can be written again")
         return True
 
     def _trouble(self, error: OSError) -> None:
         if not self._failing:
             self._failing = True
-            _log.error("output is being lost: cannot write the spool: %s", reason(error))
+            self._lost.warning("output is being lost: cannot write the spool: %s", reason(error))
 
     def _rotate(self) -> bool:
         """Starts a segment that names every open producer, so that older ones can go. Returns False on a full disk."""

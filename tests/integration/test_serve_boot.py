@@ -87,6 +87,12 @@ def test_usage_errors(tmp_path: Path) -> None:
         assert done.stderr.decode().startswith("Error: ") and done.stdout == b""
 
 
+def test_a_port_that_is_none_is_a_usage_error(tmp_path: Path) -> None:
+    code, output = refuse(tmp_path, "--port", "99999", "--state-dir", str(tmp_path / "s"))
+    assert code == 2
+    assert "99999" in one_error(output)
+
+
 def test_a_damaged_state_file_is_refused_and_fresh_moves_it_aside(tmp_path: Path) -> None:
     environment = Served(tmp_path, workers=1)
     environment.start()

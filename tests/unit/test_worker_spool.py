@@ -274,6 +274,21 @@ def _no_space(*_: object) -> int:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+def test_a_disk_that_is_all_but_full_is_said_now_and_then_and_not_with_every_line(
+    folder: Path, spools: list[Spool], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    spool, _ = opened(folder, spools)
+    producer = spool.open("p", "/p")
+    write = os.write
+    for number in range(50):
+        monkeypatch.setattr("iris_controller.worker.spool.os.write", _no_space if number % 2 else write)
+        spool.append(producer, lines(f"{number}"), 1)
+    monkeypatch.undo()
+    said = [record.getMessage() for record in caplog.records if "spool" in record.name]
+    assert any(line.startswith("output is being lost") for line in said)
+    assert len(said) == 2, "the first trouble and the first recovery"
+
+
 class SpoolMachine(RuleBasedStateMachine):
     """Appends, pushes, lost answers, kills with a torn tail, and a full disk, in any order."""
 
