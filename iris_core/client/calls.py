@@ -38,6 +38,9 @@ REPEAT_FOR_S: Final = 20.0
 FIRST_CONTACT_FOR_S: Final = 5.0
 """The same while nothing has ever answered at that address: a mistyped one should not cost twenty seconds."""
 
+_JITTER: Final = random.Random()
+"""A source of its own: calls run in threads, and a program that seeds the global one must get the numbers it asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
@@ -151,6 +154,6 @@ class Repeater:
             self._until = now + self._budget_s
             if self._note is not None:
                 self._note(f"{error.message}; trying again for {self._budget_s:.0f} s")
-        delay = max(self._step_s * random.uniform(0.8, 1.2), least_s)
+        delay = max(self._step_s * _JITTER.uniform(0.8, 1.2), least_s)
         self._step_s = min(self._step_s * 2, 2.0)
         return delay if now + delay < self._until else None
