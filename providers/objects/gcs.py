@@ -129,6 +129,9 @@ class GcsStore:
         if self._opened is None:
             import google.cloud.storage
 
+            # For its traces the library asks for the bucket itself, from a thread of its own that outlives the store and
+            # needs a permission that nothing here needs.
+            os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
             with self._failures("open", self._name):
                 self._opened = google.cloud.storage.Client().bucket(self._name)
         return self._opened

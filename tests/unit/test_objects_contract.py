@@ -74,6 +74,21 @@ def test_a_write_names_the_generation_that_it_replaces(store: ObjectStore) -> No
     assert store.get("owner") == b"1"
 
 
+def test_no_thread_is_left_to_a_store(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+    start = threading.Thread.start
+
+    def noted(thread: threading.Thread) -> None:
+        started.append(thread.name)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", noted)
+    store.put("a", b"1")
+    assert store.get("a") == b"1" and store.stat("b") is None
+    store.delete("a")
+    assert started == []
+
+
 def test_one_of_many_writers_wins(store: ObjectStore) -> None:
     first = store.put("owner", b"0").generation
     wins: list[int] = []
