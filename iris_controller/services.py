@@ -137,4 +137,5 @@ class Services:
         self._endpoints.register(router)
         router.add("ControllerService/Watch", self.hub.watch)
         router.add("WorkerService/Attach", refuse_attach if self._dry_run else self.sessions.attach)
-        router.add_raw("LogService", self._finelog.current)
+        for service in ("LogService", "StatsService"):
+            router.add_raw(service, self._finelog.current)

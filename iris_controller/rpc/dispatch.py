@@ -18,12 +18,12 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from iris_controller.audit import audit
-from iris_controller.rpc.errors import RpcError, as_rpc_error, clean, denied, exhausted, invalid
+from iris_controller.rpc.errors import RpcError, as_rpc_error, clean, exhausted, invalid
 from iris_controller.rpc.json_rpc import serve_json
 from iris_controller.rpc.passthrough import PassThrough
 from iris_controller.rpc.requests import MAX_REQUEST_ID
 from iris_controller.rpc.roles import ACCESS, MAX_MESSAGE_BYTES, authorise
-from iris_core.wire.gen.iris.v1 import common_pb2, logs_pb2
+from iris_controller.rpc.task_scope import check_scope
 from iris_core.wire.services import PACKAGE, method, methods, service_methods
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ class Router:
         try:
             async with limit:
                 if entry.raw is not None:
-                    _check_scope(entry, call, argument)
+                    check_scope(call.identity, entry.method, as_bytes(argument))
                     answer, call.trailing = await entry.raw.unary(entry.method, as_bytes(argument), call.time_left_s())
                     return answer
                 if entry.access.mutates:
@@ -297,7 +297,7 @@ class Router:
         """The answers of a streaming method; the handler's iterator is closed with this one."""
         if entry.raw is not None:
             assert isinstance(argument, bytes)
-            _check_scope(entry, call, argument)
+            check_scope(call.identity, entry.method, argument)
             answers = entry.raw.stream(entry.method, argument, call.time_left_s())
         else:
             answers = entry.handler(argument, call)
@@ -374,21 +374,6 @@ def _request_id(request: Message) -> str:
     if len(request_id) > MAX_REQUEST_ID or not request_id.isprintable():
         raise invalid("request_id", f"a request id has at most {MAX_REQUEST_ID} printable characters")
     return request_id
-
-
-def _check_scope(entry: Entry, call: Call, argument: Argument) -> None:
-    """A task may read the logs of its own subtree alone; the log store knows no tasks, so it is checked here."""
-    if call.identity.task is None:
-        return
-    if entry.method.request is not logs_pb2.FetchLogsRequest:
-        raise denied(f"a task may not call {entry.method.full_name}", code="role")
-    try:
-        asked = logs_pb2.FetchLogsRequest.FromString(as_bytes(argument))
-    except DecodeError as error:
-        raise invalid("", "the request is not a iris.v1.FetchLogsRequest", code="bad_request") from error
-    call.identity.require_scope(asked.source)
-    if asked.match_scope == common_pb2.MATCH_SCOPE_REGEX:
-        raise denied("a task may name one source or a prefix, not a pattern", code="outside_subtree")
 
 
 def _write_audit(entry: Entry, call: Call, argument: Argument) -> None:

@@ -84,6 +84,13 @@ ACCESS: dict[str, Access] = {
     "WorkerService/GetBundle": Access(_WORKER, deadline_s=0),
     "LogService/PushLogs": Access(_WORKER, True, 0, max_bytes=MAX_MESSAGE_BYTES),
     "LogService/FetchLogs": Access(_READER_OR_TASK),
+    "StatsService/RegisterTable": Access(_WORKER, True, 0),
+    "StatsService/WriteRows": Access(_WORKER | {Role.TASK}, True, 0, max_bytes=16 * MIB),
+    "StatsService/Query": Access(_READER, deadline_s=90.0),
+    "StatsService/ListNamespaces": Access(_READER),
+    "StatsService/GetTableSchema": Access(_READER),
+    "StatsService/GetTableStatus": Access(_READER | {Role.WORKER}),
+    "StatsService/DropTable": Access(_ADMIN, True, 2),
 }
 
 HTTP_ROUTES: dict[str, frozenset[Role] | None] = {

@@ -21,11 +21,17 @@ from iris_core.contracts import UsageFailed
 if TYPE_CHECKING:
     from iris_core.wire.services import Method
 
-SERVICES: Final = {"controller": "ControllerService", "worker": "WorkerService", "logs": "LogService"}
+SERVICES: Final = {
+    "controller": "ControllerService",
+    "worker": "WorkerService",
+    "logs": "LogService",
+    "stats": "StatsService",
+}
 COMMANDS = {
     "controller": Lazy("iris_core.cli.rpc:controller", "What operators and scripts ask of the controller."),
     "worker": Lazy("iris_core.cli.rpc:worker", "What workers ask of it."),
     "logs": Lazy("iris_core.cli.rpc:logs", "The log store."),
+    "stats": Lazy("iris_core.cli.rpc:stats", "Its tables of measurements and events."),
 }
 
 
@@ -72,6 +78,7 @@ class ServiceGroup(click.Group):
 controller = ServiceGroup("ControllerService", name="controller", help=COMMANDS["controller"].help)
 worker = ServiceGroup("WorkerService", name="worker", help=COMMANDS["worker"].help)
 logs = ServiceGroup("LogService", name="logs", help=COMMANDS["logs"].help)
+stats = ServiceGroup("StatsService", name="stats", help=COMMANDS["stats"].help)
 
 
 def _scalars(found: Method) -> list[Any]:

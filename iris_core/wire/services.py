@@ -42,10 +42,10 @@ class Method:
 def _table() -> dict[str, Method]:
     from google.protobuf import message_factory
 
-    from iris_core.wire.gen.iris.v1 import controller_pb2, logs_pb2, worker_pb2
+    from iris_core.wire.gen.iris.v1 import controller_pb2, logs_pb2, stats_pb2, worker_pb2
 
     table: dict[str, Method] = {}
-    for module in (controller_pb2, worker_pb2, logs_pb2):
+    for module in (controller_pb2, worker_pb2, logs_pb2, stats_pb2):
         for service in module.DESCRIPTOR.services_by_name.values():
             for rpc in service.methods:
                 found = Method(

@@ -55,6 +55,13 @@ EXPECTED = {
     "WorkerService/GetBundle": ("aw", 0, ""),
     "LogService/PushLogs": ("aw !", 0, ""),
     "LogService/FetchLogs": ("audt", 0, ""),
+    "StatsService/RegisterTable": ("aw !", 0, ""),
+    "StatsService/WriteRows": ("aw t !", 0, ""),
+    "StatsService/Query": ("aud", 0, ""),
+    "StatsService/ListNamespaces": ("aud", 0, ""),
+    "StatsService/GetTableSchema": ("aud", 0, ""),
+    "StatsService/GetTableStatus": ("aud w", 0, ""),
+    "StatsService/DropTable": ("a !", 2, ""),
 }
 LETTERS = {"a": Role.ADMIN, "u": Role.USER, "d": Role.DASHBOARD, "t": Role.TASK, "w": Role.WORKER}
 
