@@ -2,7 +2,7 @@
 
 Output keeps the field names of the protos; input takes those and the camelCase ones, and an unknown field is an error that names it.
 Whatever a body holds, the outcome is a message or INVALID_ARGUMENT. Large messages are converted in a thread, because this codec is
-pure Python and would hold the event loop.
+pure Python and would hold the event loop. Printing is `iris_core.wire.printing`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from google.protobuf import descriptor_pool, json_format
 
 from iris_controller.rpc.errors import invalid
 from iris_core.model.errors import did_you_mean, shown
+from iris_core.wire.printing import json_text
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -44,8 +45,7 @@ async def to_json(message: Message) -> bytes:
 
 
 def _print(message: Message) -> bytes:
-    fields = json_format.MessageToDict(message, preserving_proto_field_name=True)
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+    return json_text(message).encode()
 
 
 def _parse(body: bytes, kind: type[Message]) -> Message:
