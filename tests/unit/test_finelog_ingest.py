@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from iris_controller.finelog import ingest as ingests
+from iris_controller.finelog import groups
 from iris_controller.finelog.batches import MAX_LINE_BYTES, MAX_PUSH_BYTES
 from iris_controller.finelog.ingest import Ingest
 from iris_controller.finelog.store import Store
@@ -240,7 +240,7 @@ async def test_a_fault_of_ours_fails_the_push_and_not_the_store(
 
 @pytest.mark.asyncio
 async def test_what_waits_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingests, "MAX_WAITING_BYTES", 300_000)
+    monkeypatch.setattr(groups, "MAX_WAITING_BYTES", 300_000)
     gate = threading.Event()
 
     def stuck(descriptor: int) -> None:
