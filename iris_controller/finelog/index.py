@@ -68,12 +68,12 @@ class Extent(NamedTuple):
         return (
             self.incarnation >= query.min_incarnation
             and query.wants_times(self.earliest_ms, self.latest_ms)
-            and (not query.min_level or bool(self.levels & _passing(query.min_level)))
+            and (not query.min_level or bool(self.levels & passing_levels(query.min_level)))
             and (not query.attempt_uid or self.attempt == attempt_hash(query.attempt_uid))
         )
 
 
-def _passing(min_level: int) -> int:
+def passing_levels(min_level: int) -> int:
     """The bits of the levels that pass: UNKNOWN, and those from `min_level` up."""
     return 1 | (0xFF & ~GAP_BIT & ~((1 << min(min_level, 7)) - 1))
 

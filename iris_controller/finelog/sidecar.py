@@ -89,8 +89,8 @@ class SealedIndex:
         key_ends = take("I", header.keys + 1)
         producer_ends = take("I", header.producers + 1)
         columns += [take(code, header.rows) for code in Columns.CODES if code == "B"]
-        self._keys = _Texts(key_ends, take("B", header.key_bytes))
-        self._producers = _Texts(producer_ends, take("B", header.producer_bytes))
+        self._keys = Texts(key_ends, take("B", header.key_bytes))
+        self._producers = Texts(producer_ends, take("B", header.producer_bytes))
         self._columns = Columns(header.first_seq, columns)
 
     @property
@@ -112,7 +112,7 @@ class SealedIndex:
         return list(self._keys)
 
 
-class _Texts(Sequence[str]):
+class Texts(Sequence[str]):
     """A list of texts in one piece of memory; `ends[n]` is where text n begins, and text n-1 ends."""
 
     def __init__(self, ends: memoryview[int], data: memoryview[int]) -> None:

@@ -1,0 +1,393 @@
+"""Segments: immutable Parquet files of the rows of one table, sorted by (key, seq), and how they are written and read.
+
+A segment says in its own footer what it holds: bounds of seq and time, the bounds of every row group, how far each producer got, and
+for a table that asks for it where the rows of each key lie. So it can be read, merged and counted without anything beside it. Pages
+carry checksums; one that does not fit is an error and never a wrong row.
+
+Written under a scratch name and renamed when it is on disk, so a name that counts is a whole file. Reading takes one row group at a
+time. pyarrow is heavy: this module is only imported where a segment is written or read. Must never interpret a row's content.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from bisect import bisect_left, bisect_right
+from contextlib import suppress
+from dataclasses import asdict, astuple, dataclass
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from iris_controller.finelog.catalog import Segment
+from iris_controller.finelog.disk import create, sync_folder
+from iris_controller.finelog.runs import RUNS_KEY, Runs, RunsWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+GROUP_ROWS = 16_384
+"""Most rows of a row group: what is decoded to read one row."""
+FORMAT = 1
+_META_KEY = "finelog"
+_NAME = re.compile(r"seg_L([0-9]+)_([0-9]{19})\.parquet")
+
+Key = Any
+"""A value of the key column: str, int, float, bool, or None."""
+
+
+class SegmentDamaged(Exception):
+    """The file is no whole segment, or a page of it does not fit its checksum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the rows of a table lie in its segments.
+
+    `schema` (a `pyarrow.Schema`) has a column `seq` (int64); `key` and `time` name the columns of the order and of the time bounds.
+    """
+
+    table: str
+    schema: Any
+    key: str
+    time: str
+    unique: tuple[str, ...] = ()
+    """Columns whose values hardly repeat: no dictionary and no bounds are kept of them."""
+    has_runs: bool = False
+    """Whether segments tell where the rows of each key lie; the table then has the columns of `log`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The bounds of one row group."""
+
+    rows: int
+    first_key: Key
+    last_key: Key
+    first_seq: int
+    last_seq: int
+    earliest_ms: int
+    latest_ms: int
+
+
+def segment_name(level: int, first_seq: int) -> str:
+    """The file name of a segment."""
+    return f"seg_L{level}_{first_seq:019d}.parquet"
+
+
+def parse_name(name: str) -> tuple[int, int] | None:
+    """Level and first seq; None if this is no segment's name."""
+    match = _NAME.fullmatch(name)
+    return None if match is None else (int(match[1]), int(match[2]))
+
+
+def index_path(segment: Path) -> Path:
+    """Where the index of a segment is kept. Without one it is only searched more slowly."""
+    return segment.with_suffix(".fidx")
+
+
+def conform(table: Any, schema: Any) -> Any:
+    """The table or batch with exactly the columns of `schema`; a column it lacks is NULL."""
+    columns = []
+    for wanted in schema:
+        place = table.schema.get_field_index(wanted.name)
+        if place < 0:
+            columns.append(pa.nulls(table.num_rows, wanted.type))
+        else:
+            column = table.column(place)
+            columns.append(column if column.type == wanted.type else column.cast(wanted.type))
+    return type(table).from_arrays(columns, schema=schema)
+
+
+class SegmentWriter:
+    """One segment in the making. Call `write` with rows in the order of (key, seq), then `finish`; otherwise `abandon`.
+
+    `covers` are the first and last seq it stands for, which may be wider than its rows where lines were lost.
+    """
+
+    def __init__(self, folder: Path, layout: Layout, level: int, covers: tuple[int, int]) -> None:
+        self.layout = layout
+        self.path = folder / segment_name(level, covers[0])
+        self.rows = 0
+        self._level = level
+        self._covers = covers
+        self._groups: list[Group] = []
+        self._runs = RunsWriter() if layout.has_runs else None
+        self._scratch = self.path.with_name(f"{self.path.name}.tmp")
+        self._waiting: list[Any] = []
+        self._waiting_rows = 0
+        with suppress(FileNotFoundError):
+            self._scratch.unlink()
+        os.close(create(self._scratch))
+        self._file = pa.OSFile(str(self._scratch), "wb")
+        self._writer = pq.ParquetWriter(self._file, layout.schema, **_options(layout, level))
+
+    def write(self, table: Any) -> None:
+        """Adds a `pyarrow.Table` or `RecordBatch` of the layout's schema. Raises OSError."""
+        if isinstance(table, pa.RecordBatch):
+            table = pa.Table.from_batches([table])
+        self._waiting.append(table)
+        self._waiting_rows += table.num_rows
+        if self._waiting_rows >= GROUP_ROWS:
+            whole = pa.concat_tables(self._waiting)
+            stop = whole.num_rows - whole.num_rows % GROUP_ROWS
+            for start in range(0, stop, GROUP_ROWS):
+                self._write_group(whole.slice(start, GROUP_ROWS))
+            rest = whole.slice(stop)
+            # A copy: a slice would keep all of what was written alive.
+            self._waiting = [rest.take(pa.array(range(rest.num_rows), pa.int64()))] if rest.num_rows else []
+            self._waiting_rows = rest.num_rows
+
+    def _write_group(self, table: Any) -> None:
+        batch = table.combine_chunks().to_batches()[0]
+        keys, seqs = batch.column(self.layout.key), batch.column("seq")
+        times = pc.min_max(batch.column(self.layout.time).cast(pa.int64())).as_py()
+        bounds = pc.min_max(seqs).as_py()
+        group = Group(
+            rows=batch.num_rows,
+            first_key=_plain(keys[0]),
+            last_key=_plain(keys[-1]),
+            first_seq=bounds["min"],
+            last_seq=bounds["max"],
+            earliest_ms=times["min"] or 0,
+            latest_ms=times["max"] or 0,
+        )
+        if self._runs is not None:
+            self._runs.add(len(self._groups), batch)
+        self._writer.write_batch(batch, row_group_size=GROUP_ROWS)
+        self._groups.append(group)
+        self.rows += batch.num_rows
+
+    def finish(self, marks: Mapping[str, int] | None = None) -> Segment:
+        """Makes it durable under its name. `marks` tells how far each producer got in it. Raises OSError."""
+        if self._waiting_rows:
+            self._write_group(pa.concat_tables(self._waiting))
+            self._waiting = []
+        segment = Segment(
+            name=self.path.name,
+            level=self._level,
+            first_seq=self._covers[0],
+            last_seq=self._covers[1],
+            rows=self.rows,
+            bytes=0,
+            first_key=self._groups[0].first_key if self._groups else None,
+            last_key=self._groups[-1].last_key if self._groups else None,
+            earliest_ms=min((group.earliest_ms for group in self._groups), default=0),
+            latest_ms=max((group.latest_ms for group in self._groups), default=0),
+            created_ms=time.time_ns() // 1_000_000,
+        )
+        told = {
+            "format": FORMAT,
+            "table": self.layout.table,
+            "key": self.layout.key,
+            "segment": asdict(segment),
+            "groups": [astuple(group) for group in self._groups],
+            "marks": dict(marks or {}),
+        }
+        extra: dict[str, str | bytes] = {_META_KEY: json.dumps(told, separators=(",", ":"))}
+        if self._runs is not None:
+            extra[RUNS_KEY] = self._runs.text()
+        self._writer.add_key_value_metadata(extra)
+        self._writer.close()
+        self._file.close()
+        descriptor = os.open(self._scratch, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+            size = os.fstat(descriptor).st_size
+        finally:
+            os.close(descriptor)
+        self._scratch.rename(self.path)
+        sync_folder(self.path.parent)
+        return Segment(**{**asdict(segment), "bytes": size})
+
+    def abandon(self) -> None:
+        """Leaves nothing behind."""
+        with suppress(Exception):
+            self._writer.close()
+        with suppress(Exception):
+            self._file.close()
+        with suppress(OSError):
+            self._scratch.unlink()
+
+
+def write_segment(
+    folder: Path,
+    layout: Layout,
+    table: Any,
+    *,
+    covers: tuple[int, int],
+    level: int = 0,
+    marks: Mapping[str, int] | None = None,
+) -> Segment:
+    """Writes a table in any order as one segment. Raises OSError: then no such segment is there."""
+    order = pc.sort_indices(table, sort_keys=[(layout.key, "ascending"), ("seq", "ascending")])
+    writer = SegmentWriter(folder, layout, level, covers)
+    try:
+        writer.write(conform(table.take(order), layout.schema))
+        return writer.finish(marks)
+    except BaseException:
+        writer.abandon()
+        raise
+
+
+def _options(layout: Layout, level: int) -> dict[str, Any]:
+    names = [column.name for column in layout.schema]
+    delta = [
+        column.name for column in layout.schema if pa.types.is_int64(column.type) or pa.types.is_timestamp(column.type)
+    ]
+    worded = [
+        column.name
+        for column in layout.schema
+        if (pa.types.is_string(column.type) or pa.types.is_boolean(column.type) or pa.types.is_int32(column.type))
+        and column.name not in layout.unique
+        and not pa.types.is_boolean(column.type)
+    ]
+    return {
+        "compression": "zstd",
+        # What is merged soon is not worth much work.
+        "compression_level": 1 if level == 0 else 3,
+        "use_dictionary": worded,
+        "column_encoding": {name: "DELTA_BINARY_PACKED" for name in delta},
+        "write_statistics": [name for name in names if name not in layout.unique],
+        "write_page_checksum": True,
+    }
+
+
+def _plain(value: Any) -> Key:
+    """A key as JSON holds it; a time as epoch milliseconds."""
+    if pa.types.is_timestamp(value.type):
+        return value.cast(pa.int64()).as_py()
+    return value.as_py()
+
+
+@dataclass(slots=True)
+class Footer:
+    """All of a segment but its rows. Shared by its readers, on any thread."""
+
+    path: Path
+    table: str
+    key: str
+    """The column by which it is sorted."""
+    segment: Segment
+    groups: list[Group]
+    marks: dict[str, int]
+    """Producer → the number that follows its last row in this segment."""
+    runs: Runs | None
+    metadata: Any
+    schema: Any
+
+    @property
+    def cost(self) -> int:
+        """About how many bytes of memory it takes."""
+        return 2 * int(self.metadata.serialized_size) + 200 * len(self.groups)
+
+
+def read_footer(path: Path) -> Footer:
+    """Opens a segment. Raises SegmentDamaged, OSError."""
+    try:
+        with pa.OSFile(str(path), "rb") as file:
+            size = file.size()
+            metadata = pq.read_metadata(file)
+        extra = metadata.metadata or {}
+        told = json.loads(extra[_META_KEY.encode()])
+        segment = Segment(**{**told["segment"], "bytes": size})
+        groups = [Group(*one) for one in told["groups"]]
+        if len(groups) != metadata.num_row_groups or segment.rows != metadata.num_rows:
+            raise SegmentDamaged(f"{path.name} does not hold what it says")
+        runs = Runs.parse(extra[RUNS_KEY.encode()]) if RUNS_KEY.encode() in extra else None
+        schema = metadata.schema.to_arrow_schema()
+        return Footer(path, told["table"], told["key"], segment, groups, told["marks"], runs, metadata, schema)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, ValueError, KeyError, TypeError) as error:
+        raise SegmentDamaged(f"{path.name} cannot be read: {_short(error)}") from error
+    except OSError as error:
+        # What the library finds wrong with a file it tells as an OSError without a number.
+        if error.errno is None:
+            raise SegmentDamaged(f"{path.name} cannot be read: {_short(error)}") from error
+        raise
+
+
+class SegmentFile:
+    """An open segment. Keeps its descriptor, so it can be read on after it was removed. Any thread, one at a time."""
+
+    def __init__(self, footer: Footer) -> None:
+        self.footer = footer
+        self._lock = Lock()
+        self._file = pa.OSFile(str(footer.path), "rb")
+        self._reader = pq.ParquetFile(self._file, metadata=footer.metadata, page_checksum_verification=True)
+
+    @classmethod
+    def open(cls, path: Path) -> SegmentFile:
+        """Opens a segment. Raises SegmentDamaged, OSError."""
+        return cls(read_footer(path))
+
+    @property
+    def segment(self) -> Segment:
+        """Bounds and size."""
+        return self.footer.segment
+
+    @property
+    def groups(self) -> list[Group]:
+        """The bounds of each row group, in the order of (key, seq)."""
+        return self.footer.groups
+
+    def read(self, group: int, columns: Sequence[str] | None = None) -> Any:
+        """One row group as a `RecordBatch`, or those columns of it. Raises SegmentDamaged, OSError."""
+        try:
+            with self._lock:
+                table = self._reader.read_row_group(group, columns=columns, use_threads=False)
+        except (pa.ArrowException, ValueError) as error:
+            raise SegmentDamaged(
+                f"row group {group} of {self.footer.path.name} cannot be read: {_short(error)}"
+            ) from error
+        except OSError as error:
+            if error.errno is None:
+                what = f"row group {group} of {self.footer.path.name} cannot be read: {_short(error)}"
+                raise SegmentDamaged(what) from error
+            raise
+        return table.combine_chunks().to_batches()[0]
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        """Every row group, in order. Raises SegmentDamaged, OSError."""
+        for group in range(len(self.groups)):
+            yield self.read(group, columns)
+
+    def groups_with(self, low: Key, high: Key) -> range:
+        """The row groups that may hold rows with `low` <= key <= `high`."""
+        groups = self.groups
+        start = bisect_left(groups, low, key=lambda one: one.last_key)
+        return range(start, bisect_right(groups, high, start, key=lambda one: one.first_key))
+
+    def rows(self, low: Key, high: Key, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        """The rows with `low` <= key <= `high` in the order of (key, seq), a piece per row group. Raises SegmentDamaged, OSError."""
+        name = self.footer.key
+        wanted = None if columns is None else list(dict.fromkeys([*columns, name]))
+        for group in self.groups_with(low, high):
+            batch = self.read(group, wanted)
+            bounds = self.groups[group]
+            if bounds.first_key < low or bounds.last_key > high:
+                keys = batch.column(name)
+                kind = pa.int64() if pa.types.is_timestamp(keys.type) else keys.type
+                keys = keys.cast(kind)
+                inside = pc.and_(
+                    pc.greater_equal(keys, pa.scalar(low, kind)), pc.less_equal(keys, pa.scalar(high, kind))
+                )
+                batch = batch.filter(inside)
+            yield batch if columns is None else batch.select(list(columns))
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        with self._lock:
+            self._reader.close()
+            self._file.close()
+
+
+def _short(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
