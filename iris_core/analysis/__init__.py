@@ -1,0 +1,1 @@
+"""What follows from evidence: pure functions over lines and figures that somebody else has fetched."""
