@@ -128,6 +128,7 @@ class Controller:
         self._opened.append(self.keeping.let_go)
         self.keeping.register(self.router)
         self.sessions, self.hub = services.sessions, services.hub
+        self.pipeline = services.pipeline
         self.leases, self.machine_calls = services.leases, services.autoscaler
         proxy = Proxy(
             Targets(authenticator, opened.keys, services.places.at),
@@ -148,6 +149,7 @@ class Controller:
     def _logging(self) -> None:
         self.shipper = LogShipper(self.finelog.current, "/system/controller", self.boot_id)
         self.shipper.start()
+        self.pipeline.own = self.shipper.health
         self.log_handler = ShippingHandler(self.shipper)
         logs.configure(shipping=self.log_handler)
 
@@ -264,6 +266,7 @@ class Controller:
         await self.keeping.close()
         logging.getLogger().removeHandler(self.log_handler)
         await self.shipper.close(SHIP_S)
+        await self.pipeline.close()
         await self.guard.close(5.0)
         if self.options.embedded or self.options.dry_run:
             await self.finelog.stop()

@@ -22,6 +22,7 @@ from iris_controller.rpc.feasibility import Feasibility
 from iris_controller.rpc.jobs import JobService
 from iris_controller.rpc.known_attributes import KnownAttributes
 from iris_controller.rpc.once import Once
+from iris_controller.rpc.pipeline import PipelineService
 from iris_controller.rpc.query import QueryService
 from iris_controller.rpc.run_spec import RunSpecs
 from iris_controller.rpc.scheduler_state import SchedulerStateService
@@ -102,6 +103,7 @@ class Services:
         )
         self._explain = ExplainService(loop, opened.readers, self._submits, self._group_states, self.hub.revision)
         self._cluster = ClusterService(loop, self.sessions, self._tasks, about, self.hub.revision)
+        self.pipeline = PipelineService(loop, self.sessions, finelog.current)
         self._budgets = BudgetService(loop, once)
         self._users = UserService(loop, config.admin_users)
         self._scheduler_state = SchedulerStateService(loop, self.hub.revision)
@@ -128,6 +130,7 @@ class Services:
         self._tasks.register(router)
         self.bundles.register(router)
         self._cluster.register(router)
+        self.pipeline.register(router)
         self._budgets.register(router)
         self._users.register(router)
         self._scheduler_state.register(router)

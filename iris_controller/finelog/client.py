@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from iris_controller.rpc.errors import RpcError
 from iris_controller.rpc.passthrough import PassThrough
-from iris_core.wire.gen.iris.v1 import common_pb2, logs_pb2
+from iris_core.wire.gen.iris.v1 import common_pb2, logs_pb2, pipeline_pb2
 from iris_core.wire.services import method
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ MAX_QUEUE_BYTES = 8 << 20
 PUSH_BYTES = 1 << 20
 MAX_LINES = 10_000
 MAX_LINE_BYTES = 256 << 10
+SEAM_CHARACTERS = 4096
+"""On either side of where two parts of a line are joined, what the later one carries for whoever searches."""
 GATHER_SECONDS = 0.2
 PUSH_SECONDS = 10.0
 RETRY_SECONDS = (0.1, 5.0)
@@ -53,6 +55,8 @@ class LogShipper:
         # Lines that went out of the queue: always those right before the first that waits.
         self._gap = 0
         self._told_lost = 0
+        self._problem = ""
+        self._last_line_at_ms = self._last_ack_at_ms = 0
         self._most_lines = MAX_LINES
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
@@ -63,6 +67,23 @@ class LogShipper:
     def lost_lines(self) -> int:
         """Lines that had to go for want of room, or because finelog refuses them."""
         return self._told_lost + self._gap
+
+    def health(self) -> pipeline_pb2.ShipperHealth:
+        """How its queue is."""
+        now_ms = time.time_ns() // 1_000_000
+        with self._lock:
+            first = self._entries[0].epoch_ms if self._entries else now_ms
+            return pipeline_pb2.ShipperHealth(
+                spool_bytes=self._bytes,
+                spool_cap_bytes=self._max_bytes,
+                waiting_bytes=self._bytes,
+                lag_ms=max(0, now_ms - first),
+                lines=self._next_number,
+                lost_lines=self.lost_lines,
+                last_line_at_ms=self._last_line_at_ms,
+                last_ack_at_ms=self._last_ack_at_ms,
+                problem=self._problem,
+            )
 
     def ship(
         self,
@@ -76,11 +97,13 @@ class LogShipper:
         when = time.time_ns() // 1_000_000 if epoch_ms is None else epoch_ms
         data = text.encode(errors="replace")
         with self._lock:
+            part, tail = 0, ""
             while len(data) > MAX_LINE_BYTES:
                 head = data[:MAX_LINE_BYTES].decode(errors="ignore")
                 data = data[len(head.encode()) :]
-                self._append(head, level, when, source, partial=True)
-            self._append(data.decode(), level, when, source, partial=False)
+                self._append(head, level, when, source, partial=True, part=part, tail=tail)
+                part, tail = part + 1, head[-SEAM_CHARACTERS:]
+            self._append(data.decode(), level, when, source, partial=False, part=part, tail=tail)
             loop = self._loop
         if loop is not None and not self._wake.is_set():
             try:
@@ -89,11 +112,29 @@ class LogShipper:
                 # The loop is gone: so is everybody who could send it.
                 pass
 
-    def _append(self, data: str, level: common_pb2.LogLevel, epoch_ms: int, source: str, *, partial: bool) -> None:
+    def _append(
+        self,
+        data: str,
+        level: common_pb2.LogLevel,
+        epoch_ms: int,
+        source: str,
+        *,
+        partial: bool,
+        part: int,
+        tail: str,
+    ) -> None:
         entry = logs_pb2.LogEntry(
-            number=self._next_number, epoch_ms=epoch_ms, source=source, data=data, level=level, partial=partial
+            number=self._next_number,
+            epoch_ms=epoch_ms,
+            source=source,
+            data=data,
+            level=level,
+            partial=partial,
+            part=part,
+            seam=tail + data[:SEAM_CHARACTERS] if part else "",
         )
         self._next_number += 1
+        self._last_line_at_ms = epoch_ms
         self._entries.append(entry)
         self._bytes += entry.ByteSize() + ENTRY_OVERHEAD
         while self._bytes > self._max_bytes and len(self._entries) > 1:
@@ -181,11 +222,13 @@ class LogShipper:
             if error.status == "INVALID_ARGUMENT":
                 self._refused(batch)
                 return None
+            self._problem = error.message
             return error.retry_after_ms / 1000
         marks = logs_pb2.PushLogsResponse.FromString(answer).marks
         mark = next((mark.next_number for mark in marks if mark.producer == self._producer), 0)
         if mark <= batch.entries[0].number:
             return 0.0
+        self._problem, self._last_ack_at_ms = "", time.time_ns() // 1_000_000
         self._forget_below(mark, batch.entries[0].gap)
         self._most_lines = MAX_LINES
         return None

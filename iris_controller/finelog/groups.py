@@ -95,6 +95,11 @@ class Groups(Generic[T]):
         self._writer = threading.Thread(target=self._write_groups, name="finelog-writer")
         self._writer.start()
 
+    @property
+    def fault(self) -> str:
+        """Why pushes are refused, "" = they are not."""
+        return self._disk_fault
+
     async def store(self, raw: bytes) -> list[T]:
         """Stores a serialised push and gives what was in it. Raises RpcError: nothing of it was stored, or it is not known to be."""
         if self._is_closed:

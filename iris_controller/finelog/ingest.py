@@ -5,6 +5,7 @@ Must never answer a push before its lines are durable.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from iris_controller.finelog import batches
@@ -23,7 +24,21 @@ class Ingest:
 
     def __init__(self, store: Store, on_stored: Callable[[set[str]], None]) -> None:
         self._store = store
-        self._groups: Groups[Batch] = Groups(store, batches.parse, on_stored, what="LogService/PushLogs", rows="lines")
+        self._on_stored = on_stored
+        self._groups: Groups[Batch] = Groups(
+            store, batches.parse, self._stored, what="LogService/PushLogs", rows="lines"
+        )
+        self.last_line_at_ms = 0
+        """When lines were stored last, 0 = not since the start."""
+
+    @property
+    def fault(self) -> str:
+        """Why pushes are refused, "" = they are not."""
+        return self._groups.fault
+
+    def _stored(self, keys: set[str]) -> None:
+        self.last_line_at_ms = time.time_ns() // 1_000_000
+        self._on_stored(keys)
 
     async def push(self, raw: bytes) -> logs_pb2.PushLogsResponse:
         """Stores a serialised `PushLogsRequest`. Raises RpcError: nothing of it was stored, or it is not known to be."""

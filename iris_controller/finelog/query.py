@@ -104,9 +104,9 @@ class Query:
         if until := self.until_ms:
             tests.append(lambda line: line.epoch_ms < until)
         if substring := self.substring:
-            tests.append(lambda line: substring in line.data)
+            tests.append(lambda line: substring in line.data or substring in line.seam)
         if (regex := self.regex) is not None:
-            tests.append(lambda line: regex.search(line.data))
+            tests.append(lambda line: regex.search(line.data) or (bool(line.part) and regex.search(line.seam)))
         if len(tests) < 2:
             return tests[0] if tests else None
         return lambda line: all(test(line) for test in tests)

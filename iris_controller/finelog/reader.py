@@ -49,6 +49,7 @@ class Line(NamedTuple):
     attempt_uid: str
     partial: bool
     gap: int
+    part: int
 
 
 class Scan:
@@ -124,6 +125,7 @@ class Scan:
                 number=line.number,
                 partial=line.partial,
                 gap=line.gap,
+                part=line.part,
             )
         return response
 
@@ -227,6 +229,7 @@ class Scan:
             batch.attempt_uid,
             entry.partial,
             entry.gap,
+            entry.part,
         )
         size = len(line.data.encode()) + len(line.raw) + len(line.key) + LINE_OVERHEAD
         if self._lines and self._bytes + size > self._max_bytes:

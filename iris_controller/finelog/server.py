@@ -84,7 +84,7 @@ async def _serve(settings: Settings, store: Store) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    service = LogService(store)
+    service = LogService(store, release=settings.release or release.release())
     try:
         server = grpc.aio.server(
             options=[

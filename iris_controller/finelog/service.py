@@ -12,12 +12,14 @@ import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from iris_controller.finelog import query as queries
+from iris_controller.finelog.health import store_health
 from iris_controller.finelog.ingest import Ingest, marks_of
 from iris_controller.finelog.reader import MAX_ANSWER_BYTES, Scan
 from iris_controller.finelog.waiters import Waiters
@@ -41,10 +43,11 @@ MIN_ANSWER_BYTES = 128 << 10
 
 
 class LogService:
-    """The two methods, on one event loop."""
+    """The methods that take one request and give one answer, on one event loop."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, release: str = "") -> None:
         self._store = store
+        self._release = release
         self._waiters = Waiters()
         self._ingest = Ingest(store, self._waiters.notify)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="finelog-reader")
@@ -73,6 +76,19 @@ class LogService:
         wait_seconds = 0.0 if query.before else queries.wait_ms(request) / 1000
         response = await self._read(query, list(request.producers), wait_seconds)
         return response.SerializeToString()
+
+    async def get_store_health(self, _: bytes) -> bytes:
+        """`GetStoreHealth`."""
+        ask = partial(
+            store_health,
+            self._store,
+            fault=self._ingest.fault,
+            last_line_at_ms=self._ingest.last_line_at_ms,
+            waiting_readers=len(self._waiters),
+            release=self._release,
+        )
+        found = await asyncio.get_running_loop().run_in_executor(self._readers, ask)
+        return logs_pb2.GetStoreHealthResponse(store=found).SerializeToString()
 
     async def _read(self, query: Query, producers: list[str], wait_seconds: float) -> logs_pb2.FetchLogsResponse:
         deadline = time.monotonic() + wait_seconds
@@ -109,6 +125,7 @@ class LogService:
         pairs: list[tuple[str, Callable[[bytes], Awaitable[bytes]]]] = [
             ("LogService/PushLogs", self.push_logs),
             ("LogService/FetchLogs", self.fetch_logs),
+            ("LogService/GetStoreHealth", self.get_store_health),
         ]
         found = {
             method(name).name: grpc.unary_unary_rpc_method_handler(self._guard(name, call)) for name, call in pairs

@@ -73,6 +73,11 @@ class Store:
         """What the write-ahead files take."""
         return sum(file.size for file in self._files)
 
+    @property
+    def max_bytes(self) -> int:
+        """The oldest files beyond it are removed."""
+        return self._max_bytes
+
     def mark(self, producer: str) -> int:
         """The number of the first line of `producer` that is not durable here."""
         return self.ledger.marks.get(producer, 0)

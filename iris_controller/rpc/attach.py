@@ -30,7 +30,7 @@ from iris_core.model.constraints import canonical_attributes
 from iris_core.model.resources import Resources
 from iris_core.model.states import WorkerHealth
 from iris_core.wire.convert import resources_from_wire, value_from_wire
-from iris_core.wire.gen.iris.v1 import worker_pb2
+from iris_core.wire.gen.iris.v1 import pipeline_pb2, worker_pb2
 
 log = logging.getLogger("iris.workers")
 
@@ -51,6 +51,7 @@ class WorkerSessions:
         self._desired = DesiredSets(loop, dispatch)
         self._clock = clock
         now = self._assessed = clock()
+        self._shippers: dict[str, tuple[pipeline_pb2.ShipperHealth, float]] = {}
         self._liveness = {worker_id: Liveness(now) for worker_id in self._model.workers}
         self._posted: set[str] = set()
         """Workers with a health command on its way: a second would say the same."""
@@ -65,6 +66,15 @@ class WorkerSessions:
 
     def attached(self, worker_id: str) -> bool:
         return worker_id in self._sessions
+
+    def pipeline(self, worker_id: str) -> pipeline_pb2.WorkerPipeline:
+        """How that worker's lines get away, by its last word."""
+        found = pipeline_pb2.WorkerPipeline(worker_id=worker_id, attached=self.attached(worker_id))
+        said = self._shippers.get(worker_id)
+        if said is not None:
+            found.shipper.CopyFrom(said[0])
+            found.age_ms = int((self._clock() - said[1]) * 1000)
+        return found
 
     def peer_of(self, worker_id: str) -> str | None:
         """The real `address:port` that an attached worker dialled from; None when it is not attached."""
@@ -213,6 +223,8 @@ class WorkerSessions:
             session.applied = max(session.applied, beat.applied_generation)
             session.complaint = "" if beat.healthy else cut(beat.health_error) or "unwell"
             session.stopping = beat.stopping
+            if beat.HasField("shipper"):
+                self._shippers[session.worker_id] = (beat.shipper, self._clock())
             self._assess(session.worker_id)
         elif kind == "reply":
             waiting = session.waiting.pop(message.reply.request_id, None)
@@ -261,6 +273,7 @@ class WorkerSessions:
         for worker_id in batch.changes.workers:
             if worker_id not in self._model.workers and worker_id not in self._sessions:
                 self._liveness.pop(worker_id, None)
+                self._shippers.pop(worker_id, None)
 
     # Health -------------------------------------------------------------------------------------------------
 

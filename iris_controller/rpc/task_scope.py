@@ -28,15 +28,29 @@ def check_scope(identity: Identity, method: Method, request: bytes) -> None:
         return
     match method.full_name:
         case "LogService/FetchLogs":
-            asked = _decoded(logs_pb2.FetchLogsRequest, request)
-            identity.require_scope(asked.source)
-            if asked.match_scope == common_pb2.MATCH_SCOPE_REGEX:
-                raise denied("a task may name one source or a prefix, not a pattern", code="outside_subtree")
+            _check_source(identity, _decoded(logs_pb2.FetchLogsRequest, request))
+        case "LogService/OpenLogView":
+            _check_source(identity, _decoded(logs_pb2.OpenLogViewRequest, request).query)
+        case (
+            "LogService/ReadLines"
+            | "LogService/FindNext"
+            | "LogService/Tail"
+            | "LogService/ExportLogs"
+            | "LogService/CloseLogView"
+        ):
+            # The id of a view is a secret of whoever opened it.
+            pass
         case "StatsService/WriteRows":
             for batch in _decoded(stats_pb2.WriteRowsRequest, request).batches:
                 _check_rows(identity, identity.task, batch)
         case other:
             raise denied(f"a task may not call {other}", code="role")
+
+
+def _check_source(identity: Identity, asked: logs_pb2.FetchLogsRequest) -> None:
+    identity.require_scope(asked.source)
+    if asked.match_scope == common_pb2.MATCH_SCOPE_REGEX:
+        raise denied("a task may name one source or a prefix, not a pattern", code="outside_subtree")
 
 
 def _check_rows(identity: Identity, task: TaskClaims, batch: stats_pb2.RowBatch) -> None:

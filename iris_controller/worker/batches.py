@@ -19,13 +19,18 @@ DAMAGED = "the worker's spool was damaged"
 
 
 class Line(NamedTuple):
-    """One line or part of one; `raw` only where `data` is not exactly what was written; `level` is a LogLevel number."""
+    """One line or part of one; `raw` only where `data` is not exactly what was written; `level` is a LogLevel number.
+
+    Parts of a line are counted in `part`, from 0; `seam` is the text around the place where a later one is joined on.
+    """
 
     source: str
     data: str
     raw: bytes = b""
     level: int = 0
     partial: bool = False
+    part: int = 0
+    seam: str = ""
 
 
 def header(producer: str, key: str, attempt_uid: str, incarnation: int) -> bytes:
@@ -46,6 +51,8 @@ def entries(lines: Sequence[Line], first: int, now_ms: int) -> bytes:
             entry.level = line.level  # type: ignore[assignment]
         if line.partial:
             entry.partial = True
+        if line.part:
+            entry.part, entry.seam = line.part, line.seam
     return batch.SerializeToString()
 
 

@@ -14,6 +14,8 @@ from iris_controller.worker.batches import Line
 from iris_core.model.levels import parse_level
 
 PART_BYTES = 256 * 1024
+SEAM_CHARACTERS = 4096
+"""On either side of where two parts of a line are joined, what the later one carries for whoever searches."""
 _WHOLE_BYTES = 4096
 _WHOLE_FRAMES = 8
 
@@ -147,6 +149,34 @@ def _whole_characters(data: bytes) -> int:
             need = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
             return len(data) - back if need > back and byte < 0xF8 else len(data)
     return len(data)
+
+
+class Parts:
+    """Makes lines of the pieces of one stream, and tells each part of a long line where it belongs.
+
+    A part carries the text around its beginning, so that a search of single parts still finds what lies across two, and has the
+    level of the first.
+    """
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._part = 0
+        self._tail = ""
+        self._level = 0
+
+    def line(self, piece: Piece) -> Line:
+        """The next piece as a line."""
+        line = as_line(self._source, piece)
+        if self._part:
+            seam = self._tail + line.data[:SEAM_CHARACTERS]
+            line = line._replace(part=self._part, seam=seam, level=self._level)
+        if piece.partial:
+            self._level = line.level
+            self._part += 1
+            self._tail = (self._tail + line.data)[-SEAM_CHARACTERS:]
+        else:
+            self._part, self._tail = 0, ""
+        return line
 
 
 def as_line(source: str, piece: Piece) -> Line:

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 from iris_controller.worker.batches import Line
 from iris_controller.worker.config import now_ms
-from iris_controller.worker.lines import LineSplitter, as_line
+from iris_controller.worker.lines import LineSplitter, Parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from iris_controller.worker.lines import Piece
     from iris_controller.worker.spool import Producer, Spool
 
 _SLICE = 64 * 1024
@@ -81,9 +80,9 @@ class Output:
         self.abandon()
         self._spool.close(self._producer)
 
-    def store(self, source: str, pieces: Sequence[Piece]) -> None:
+    def store(self, lines: Sequence[Line]) -> None:
         """For the streams alone."""
-        self._spool.append(self._producer, [as_line(source, piece) for piece in pieces], now_ms())
+        self._spool.append(self._producer, lines, now_ms())
 
     def ended(self, stream: _Stream) -> None:
         """For the streams alone."""
@@ -96,7 +95,7 @@ class _Stream:
     def __init__(self, output: Output, fd: int, source: str) -> None:
         self._output = output
         self._fd = fd
-        self._source = source
+        self._parts = Parts(source)
         self._splitter = LineSplitter()
         self._slice = _SLICE
         self._loop = asyncio.get_running_loop()
@@ -124,7 +123,7 @@ class _Stream:
             self._timer = None
         pieces = self._splitter.finish()
         if pieces:
-            self._output.store(self._source, pieces)
+            self._output.store([self._parts.line(piece) for piece in pieces])
         self._output.ended(self)
 
     def _readable(self) -> None:
@@ -143,7 +142,7 @@ class _Stream:
             return False
         pieces = self._splitter.feed(chunk)
         if pieces:
-            self._output.store(self._source, pieces)
+            self._output.store([self._parts.line(piece) for piece in pieces])
             self._slice = _SMALL_SLICE if len(pieces) > _MANY_LINES else _SLICE
         if pieces or not self._since:
             self._since = self._loop.time()
@@ -163,7 +162,7 @@ class _Stream:
             return
         pieces = self._splitter.flush()
         if pieces:
-            self._output.store(self._source, pieces)
+            self._output.store([self._parts.line(piece) for piece in pieces])
         self._since = self._loop.time()
         if self._splitter.pending:
             self._timer = self._loop.call_later(_UNFINISHED_S, self._overdue)

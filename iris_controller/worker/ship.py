@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import grpc
 
 from iris_controller.worker.attach import credentials, dial
-from iris_core.wire.gen.iris.v1 import logs_pb2
+from iris_controller.worker.config import now_ms
+from iris_core.wire.gen.iris.v1 import logs_pb2, pipeline_pb2
 from iris_core.wire.services import method
 
 if TYPE_CHECKING:
@@ -46,6 +47,25 @@ class Shipper:
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._told = ""
+        self._in_flight: Push | None = None
+        self._last_ack_at_ms = 0
+
+    def health(self) -> pipeline_pb2.ShipperHealth:
+        """How the spool is, and why nothing is delivered if it is so."""
+        spool, now = self._spool, now_ms()
+        waiting = self._in_flight is not None or not spool.empty
+        return pipeline_pb2.ShipperHealth(
+            spool_bytes=spool.size,
+            spool_cap_bytes=spool.cap,
+            waiting_bytes=spool.waiting_bytes if waiting else 0,
+            lag_ms=max(0, now - _first_time_ms(self._in_flight.body, now)) if self._in_flight is not None else 0,
+            lines=spool.lines,
+            lost_lines=spool.lost,
+            last_line_at_ms=spool.last_line_at_ms,
+            last_ack_at_ms=self._last_ack_at_ms,
+            problem=self._told,
+            address=self._dialled[0],
+        )
 
     def wake(self) -> None:
         """There is something in the spool."""
@@ -79,7 +99,10 @@ class Shipper:
                     self._idle.set()
                 await self._wake.wait()
                 continue
+            self._in_flight = push
             await self._deliver(push)
+            self._in_flight = None
+            self._last_ack_at_ms = now_ms()
             self._spool.ack(push)
 
     async def _deliver(self, push: Push) -> None:
@@ -126,6 +149,12 @@ class Shipper:
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close(None)
+
+
+def _first_time_ms(body: bytes, otherwise: int) -> int:
+    """When the first line of a push was written."""
+    batches = logs_pb2.PushLogsRequest.FromString(body).batches
+    return next((batch.entries[0].epoch_ms for batch in batches if batch.entries), otherwise)
 
 
 def _as_is(body: bytes) -> bytes:

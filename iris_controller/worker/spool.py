@@ -99,6 +99,9 @@ class Spool:
         self._cursor = _Cursor(0, 0)
         self._acked = (0, 0)
         self._reading: tuple[int, int] = (-1, -1)
+        self.lines = self.lost = 0
+        """Since this worker started: lines produced, and of them those that will never arrive."""
+        self.last_line_at_ms = 0
         self._failing = False
         # A disk that is all but full takes one line and refuses the next, and the worker's own log is on it.
         self._lost, self._back = QuietLog(_log, _TROUBLE_EVERY_S), QuietLog(_log, _TROUBLE_EVERY_S)
@@ -160,10 +163,12 @@ class Spool:
 
     def append(self, producer: Producer, lines: Sequence[Line], now_ms: int) -> None:
         """Numbers and stores the lines; never raises and never waits for anybody."""
+        self.last_line_at_ms = now_ms
         self._store(producer, len(lines), batches.entries(lines, producer.next, now_ms))
 
     def append_gap(self, producer: Producer, count: int, reason: str, now_ms: int) -> None:
         """Says that the next `count` lines are lost."""
+        self.lost += count
         self._store(producer, count, batches.gap(producer.next, count, reason, now_ms))
 
     def close(self, producer: Producer) -> None:
@@ -189,10 +194,13 @@ class Spool:
             if producer.lost_from is not None:
                 producer.lost_from = None
                 self._losing.pop(producer.slot, None)
-        elif producer.lost_from is None:
-            producer.lost_from = producer.next
-            self._losing[producer.slot] = producer
+        else:
+            self.lost += count
+            if producer.lost_from is None:
+                producer.lost_from = producer.next
+                self._losing[producer.slot] = producer
         producer.next += count
+        self.lines += count
         self.on_data()
 
     def _write_close(self, producer: Producer) -> None:
@@ -269,6 +277,19 @@ class Spool:
     def size(self) -> int:
         """What it takes on disk, in bytes."""
         return self._total
+
+    @property
+    def cap(self) -> int:
+        """What it may take, in bytes."""
+        return self._cap
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What the log store has not acknowledged, names and notes of the spool's own included."""
+        segment, offset = self._acked
+        return sum(
+            size - min(offset, size) * (number == segment) for number, size in self._sizes.items() if number >= segment
+        )
 
     @property
     def empty(self) -> bool:
@@ -370,6 +391,7 @@ class Spool:
         if lost:
             self._gaps.extend((head, first, end - first) for head, (first, end) in lost.items())
             total = sum(end - first for first, end in lost.values())
+            self.lost += total
             _log.error("the spool is full: the %d oldest lines of %d producers are lost", total, len(lost))
 
 

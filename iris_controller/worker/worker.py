@@ -323,7 +323,9 @@ class Worker:
 
     def _heartbeat(self) -> worker_pb2.WorkerHeartbeat:
         memory, cpu = status.host_usage()
-        return worker_pb2.WorkerHeartbeat(healthy=True, memory_used_bytes=memory, cpu_millicores=cpu)
+        return worker_pb2.WorkerHeartbeat(
+            healthy=True, memory_used_bytes=memory, cpu_millicores=cpu, shipper=self._shipper.health()
+        )
 
     async def _answer(self, request: worker_pb2.WorkerRequest) -> worker_pb2.WorkerReply:
         match request.WhichOneof("request"):

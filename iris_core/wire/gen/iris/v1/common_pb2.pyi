@@ -116,6 +116,14 @@ class WorkerHealth(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     WORKER_HEALTH_HEALTHY: _ClassVar[WorkerHealth]
     WORKER_HEALTH_DEGRADED: _ClassVar[WorkerHealth]
     WORKER_HEALTH_DEAD: _ClassVar[WorkerHealth]
+
+class TaskOutputsStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TASK_OUTPUTS_STATUS_UNSPECIFIED: _ClassVar[TaskOutputsStatus]
+    TASK_OUTPUTS_STATUS_UPLOADED: _ClassVar[TaskOutputsStatus]
+    TASK_OUTPUTS_STATUS_EMPTY: _ClassVar[TaskOutputsStatus]
+    TASK_OUTPUTS_STATUS_FAILED: _ClassVar[TaskOutputsStatus]
+    TASK_OUTPUTS_STATUS_UNAVAILABLE: _ClassVar[TaskOutputsStatus]
 TASK_STATE_UNSPECIFIED: TaskState
 TASK_STATE_PENDING: TaskState
 TASK_STATE_BUILDING: TaskState
@@ -190,6 +198,11 @@ WORKER_HEALTH_UNSPECIFIED: WorkerHealth
 WORKER_HEALTH_HEALTHY: WorkerHealth
 WORKER_HEALTH_DEGRADED: WorkerHealth
 WORKER_HEALTH_DEAD: WorkerHealth
+TASK_OUTPUTS_STATUS_UNSPECIFIED: TaskOutputsStatus
+TASK_OUTPUTS_STATUS_UPLOADED: TaskOutputsStatus
+TASK_OUTPUTS_STATUS_EMPTY: TaskOutputsStatus
+TASK_OUTPUTS_STATUS_FAILED: TaskOutputsStatus
+TASK_OUTPUTS_STATUS_UNAVAILABLE: TaskOutputsStatus
 
 class Device(_message.Message):
     __slots__ = ("kind", "variant", "count")
@@ -301,3 +314,23 @@ class ProcessInfo(_message.Message):
     cpu_count: int
     details: _containers.ScalarMap[str, str]
     def __init__(self, target: _Optional[str] = ..., hostname: _Optional[str] = ..., pid: _Optional[int] = ..., python: _Optional[str] = ..., version: _Optional[str] = ..., release: _Optional[str] = ..., boot_id: _Optional[str] = ..., uptime_ms: _Optional[int] = ..., cpu_millicores: _Optional[int] = ..., memory_rss_bytes: _Optional[int] = ..., memory_vms_bytes: _Optional[int] = ..., memory_total_bytes: _Optional[int] = ..., threads: _Optional[int] = ..., open_fds: _Optional[int] = ..., cpu_count: _Optional[int] = ..., details: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class TaskOutputs(_message.Message):
+    __slots__ = ("status", "url", "entries", "total_bytes", "archive_bytes", "skipped", "error", "expires_at_ms")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    URL_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    status: TaskOutputsStatus
+    url: str
+    entries: int
+    total_bytes: int
+    archive_bytes: int
+    skipped: int
+    error: str
+    expires_at_ms: int
+    def __init__(self, status: _Optional[_Union[TaskOutputsStatus, str]] = ..., url: _Optional[str] = ..., entries: _Optional[int] = ..., total_bytes: _Optional[int] = ..., archive_bytes: _Optional[int] = ..., skipped: _Optional[int] = ..., error: _Optional[str] = ..., expires_at_ms: _Optional[int] = ...) -> None: ...

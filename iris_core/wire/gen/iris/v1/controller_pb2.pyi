@@ -5,6 +5,8 @@ from iris_core.wire.gen.iris.v1 import checkpoints_pb2 as _checkpoints_pb2
 from iris_core.wire.gen.iris.v1 import common_pb2 as _common_pb2
 from iris_core.wire.gen.iris.v1 import endpoints_pb2 as _endpoints_pb2
 from iris_core.wire.gen.iris.v1 import explain_pb2 as _explain_pb2
+from iris_core.wire.gen.iris.v1 import pipeline_pb2 as _pipeline_pb2
+from iris_core.wire.gen.iris.v1 import profiles_pb2 as _profiles_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -371,7 +373,7 @@ class KickTasksResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[KickResult, _Mapping]]] = ...) -> None: ...
 
 class AttemptStatus(_message.Message):
-    __slots__ = ("attempt_uid", "task_id", "attempt_id", "state", "worker_id", "created_at_ms", "started_at_ms", "finished_at_ms", "exit_code", "error", "terminal_reason", "memory_peak_bytes", "log_lines", "current")
+    __slots__ = ("attempt_uid", "task_id", "attempt_id", "state", "worker_id", "created_at_ms", "started_at_ms", "finished_at_ms", "exit_code", "error", "terminal_reason", "memory_peak_bytes", "log_lines", "current", "outputs")
     ATTEMPT_UID_FIELD_NUMBER: _ClassVar[int]
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
@@ -386,6 +388,7 @@ class AttemptStatus(_message.Message):
     MEMORY_PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
     LOG_LINES_FIELD_NUMBER: _ClassVar[int]
     CURRENT_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
     attempt_uid: str
     task_id: str
     attempt_id: int
@@ -400,7 +403,8 @@ class AttemptStatus(_message.Message):
     memory_peak_bytes: int
     log_lines: int
     current: bool
-    def __init__(self, attempt_uid: _Optional[str] = ..., task_id: _Optional[str] = ..., attempt_id: _Optional[int] = ..., state: _Optional[_Union[_common_pb2.TaskState, str]] = ..., worker_id: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., finished_at_ms: _Optional[int] = ..., exit_code: _Optional[int] = ..., error: _Optional[str] = ..., terminal_reason: _Optional[str] = ..., memory_peak_bytes: _Optional[int] = ..., log_lines: _Optional[int] = ..., current: _Optional[bool] = ...) -> None: ...
+    outputs: _common_pb2.TaskOutputs
+    def __init__(self, attempt_uid: _Optional[str] = ..., task_id: _Optional[str] = ..., attempt_id: _Optional[int] = ..., state: _Optional[_Union[_common_pb2.TaskState, str]] = ..., worker_id: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., finished_at_ms: _Optional[int] = ..., exit_code: _Optional[int] = ..., error: _Optional[str] = ..., terminal_reason: _Optional[str] = ..., memory_peak_bytes: _Optional[int] = ..., log_lines: _Optional[int] = ..., current: _Optional[bool] = ..., outputs: _Optional[_Union[_common_pb2.TaskOutputs, _Mapping]] = ...) -> None: ...
 
 class TaskStatus(_message.Message):
     __slots__ = ("task_id", "job_id", "task_index", "state", "current_attempt_id", "attempt_uid", "worker_id", "worker_address", "exit_code", "error", "pending_reason", "submitted_at_ms", "started_at_ms", "finished_at_ms", "failure_count", "preemption_count", "memory_peak_bytes", "log_lines", "incarnation", "priority_band", "placed_band")

@@ -1,4 +1,5 @@
 from iris_core.wire.gen.iris.v1 import common_pb2 as _common_pb2
+from iris_core.wire.gen.iris.v1 import pipeline_pb2 as _pipeline_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -8,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class LogEntry(_message.Message):
-    __slots__ = ("number", "epoch_ms", "source", "data", "raw", "level", "partial", "gap")
+    __slots__ = ("number", "epoch_ms", "source", "data", "raw", "level", "partial", "gap", "part", "seam")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_MS_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +18,8 @@ class LogEntry(_message.Message):
     LEVEL_FIELD_NUMBER: _ClassVar[int]
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
     GAP_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
+    SEAM_FIELD_NUMBER: _ClassVar[int]
     number: int
     epoch_ms: int
     source: str
@@ -25,7 +28,9 @@ class LogEntry(_message.Message):
     level: _common_pb2.LogLevel
     partial: bool
     gap: int
-    def __init__(self, number: _Optional[int] = ..., epoch_ms: _Optional[int] = ..., source: _Optional[str] = ..., data: _Optional[str] = ..., raw: _Optional[bytes] = ..., level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., partial: _Optional[bool] = ..., gap: _Optional[int] = ...) -> None: ...
+    part: int
+    seam: str
+    def __init__(self, number: _Optional[int] = ..., epoch_ms: _Optional[int] = ..., source: _Optional[str] = ..., data: _Optional[str] = ..., raw: _Optional[bytes] = ..., level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., partial: _Optional[bool] = ..., gap: _Optional[int] = ..., part: _Optional[int] = ..., seam: _Optional[str] = ...) -> None: ...
 
 class LogBatch(_message.Message):
     __slots__ = ("producer", "key", "attempt_uid", "incarnation", "entries")
@@ -98,7 +103,7 @@ class FetchLogsRequest(_message.Message):
     def __init__(self, source: _Optional[str] = ..., match_scope: _Optional[_Union[_common_pb2.MatchScope, str]] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., cursor: _Optional[int] = ..., substring: _Optional[str] = ..., regex: _Optional[str] = ..., max_lines: _Optional[int] = ..., tail: _Optional[bool] = ..., min_level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., min_incarnation: _Optional[int] = ..., no_children: _Optional[bool] = ..., wait_ms: _Optional[int] = ..., producers: _Optional[_Iterable[str]] = ..., attempt_uid: _Optional[str] = ..., before: _Optional[int] = ...) -> None: ...
 
 class StoredLine(_message.Message):
-    __slots__ = ("seq", "key", "epoch_ms", "source", "data", "raw", "level", "attempt_uid", "attempt_id", "number", "partial", "gap")
+    __slots__ = ("seq", "key", "epoch_ms", "source", "data", "raw", "level", "attempt_uid", "attempt_id", "number", "partial", "gap", "part")
     SEQ_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     EPOCH_MS_FIELD_NUMBER: _ClassVar[int]
@@ -111,6 +116,7 @@ class StoredLine(_message.Message):
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
     GAP_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
     seq: int
     key: str
     epoch_ms: int
@@ -123,10 +129,11 @@ class StoredLine(_message.Message):
     number: int
     partial: bool
     gap: int
-    def __init__(self, seq: _Optional[int] = ..., key: _Optional[str] = ..., epoch_ms: _Optional[int] = ..., source: _Optional[str] = ..., data: _Optional[str] = ..., raw: _Optional[bytes] = ..., level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., attempt_uid: _Optional[str] = ..., attempt_id: _Optional[int] = ..., number: _Optional[int] = ..., partial: _Optional[bool] = ..., gap: _Optional[int] = ...) -> None: ...
+    part: int
+    def __init__(self, seq: _Optional[int] = ..., key: _Optional[str] = ..., epoch_ms: _Optional[int] = ..., source: _Optional[str] = ..., data: _Optional[str] = ..., raw: _Optional[bytes] = ..., level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., attempt_uid: _Optional[str] = ..., attempt_id: _Optional[int] = ..., number: _Optional[int] = ..., partial: _Optional[bool] = ..., gap: _Optional[int] = ..., part: _Optional[int] = ...) -> None: ...
 
 class FetchLogsResponse(_message.Message):
-    __slots__ = ("entries", "cursor", "shown", "matched", "scanned", "capped", "capped_reason", "marks", "last_seq", "from_seq")
+    __slots__ = ("entries", "cursor", "shown", "matched", "scanned", "capped", "capped_reason", "marks", "last_seq", "from_seq", "notes")
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     SHOWN_FIELD_NUMBER: _ClassVar[int]
@@ -137,6 +144,7 @@ class FetchLogsResponse(_message.Message):
     MARKS_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQ_FIELD_NUMBER: _ClassVar[int]
     FROM_SEQ_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
     entries: _containers.RepeatedCompositeFieldContainer[StoredLine]
     cursor: int
     shown: int
@@ -147,4 +155,169 @@ class FetchLogsResponse(_message.Message):
     marks: _containers.RepeatedCompositeFieldContainer[ProducerMark]
     last_seq: int
     from_seq: int
-    def __init__(self, entries: _Optional[_Iterable[_Union[StoredLine, _Mapping]]] = ..., cursor: _Optional[int] = ..., shown: _Optional[int] = ..., matched: _Optional[int] = ..., scanned: _Optional[int] = ..., capped: _Optional[bool] = ..., capped_reason: _Optional[str] = ..., marks: _Optional[_Iterable[_Union[ProducerMark, _Mapping]]] = ..., last_seq: _Optional[int] = ..., from_seq: _Optional[int] = ...) -> None: ...
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, entries: _Optional[_Iterable[_Union[StoredLine, _Mapping]]] = ..., cursor: _Optional[int] = ..., shown: _Optional[int] = ..., matched: _Optional[int] = ..., scanned: _Optional[int] = ..., capped: _Optional[bool] = ..., capped_reason: _Optional[str] = ..., marks: _Optional[_Iterable[_Union[ProducerMark, _Mapping]]] = ..., last_seq: _Optional[int] = ..., from_seq: _Optional[int] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class OpenLogViewRequest(_message.Message):
+    __slots__ = ("query", "context")
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    query: FetchLogsRequest
+    context: int
+    def __init__(self, query: _Optional[_Union[FetchLogsRequest, _Mapping]] = ..., context: _Optional[int] = ...) -> None: ...
+
+class OpenLogViewResponse(_message.Message):
+    __slots__ = ("view_id", "state")
+    VIEW_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    view_id: str
+    state: LogViewState
+    def __init__(self, view_id: _Optional[str] = ..., state: _Optional[_Union[LogViewState, _Mapping]] = ...) -> None: ...
+
+class LogViewState(_message.Message):
+    __slots__ = ("lines", "hits", "scanned", "scanned_to", "last_seq", "complete", "capped", "capped_reason", "notes", "memory_bytes", "expires_in_ms")
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    HITS_FIELD_NUMBER: _ClassVar[int]
+    SCANNED_FIELD_NUMBER: _ClassVar[int]
+    SCANNED_TO_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEQ_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    CAPPED_FIELD_NUMBER: _ClassVar[int]
+    CAPPED_REASON_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_IN_MS_FIELD_NUMBER: _ClassVar[int]
+    lines: int
+    hits: int
+    scanned: int
+    scanned_to: int
+    last_seq: int
+    complete: bool
+    capped: bool
+    capped_reason: str
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    memory_bytes: int
+    expires_in_ms: int
+    def __init__(self, lines: _Optional[int] = ..., hits: _Optional[int] = ..., scanned: _Optional[int] = ..., scanned_to: _Optional[int] = ..., last_seq: _Optional[int] = ..., complete: _Optional[bool] = ..., capped: _Optional[bool] = ..., capped_reason: _Optional[str] = ..., notes: _Optional[_Iterable[str]] = ..., memory_bytes: _Optional[int] = ..., expires_in_ms: _Optional[int] = ...) -> None: ...
+
+class ViewLine(_message.Message):
+    __slots__ = ("number", "line", "is_context", "breaks", "gone")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    LINE_FIELD_NUMBER: _ClassVar[int]
+    IS_CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    BREAKS_FIELD_NUMBER: _ClassVar[int]
+    GONE_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    line: StoredLine
+    is_context: bool
+    breaks: bool
+    gone: bool
+    def __init__(self, number: _Optional[int] = ..., line: _Optional[_Union[StoredLine, _Mapping]] = ..., is_context: _Optional[bool] = ..., breaks: _Optional[bool] = ..., gone: _Optional[bool] = ...) -> None: ...
+
+class ReadLinesRequest(_message.Message):
+    __slots__ = ("view_id", "first", "count")
+    VIEW_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    view_id: str
+    first: int
+    count: int
+    def __init__(self, view_id: _Optional[str] = ..., first: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class ReadLinesResponse(_message.Message):
+    __slots__ = ("lines", "state")
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    lines: _containers.RepeatedCompositeFieldContainer[ViewLine]
+    state: LogViewState
+    def __init__(self, lines: _Optional[_Iterable[_Union[ViewLine, _Mapping]]] = ..., state: _Optional[_Union[LogViewState, _Mapping]] = ...) -> None: ...
+
+class FindNextRequest(_message.Message):
+    __slots__ = ("view_id", "regex", "substring", "from_line", "backward")
+    VIEW_ID_FIELD_NUMBER: _ClassVar[int]
+    REGEX_FIELD_NUMBER: _ClassVar[int]
+    SUBSTRING_FIELD_NUMBER: _ClassVar[int]
+    FROM_LINE_FIELD_NUMBER: _ClassVar[int]
+    BACKWARD_FIELD_NUMBER: _ClassVar[int]
+    view_id: str
+    regex: str
+    substring: str
+    from_line: int
+    backward: bool
+    def __init__(self, view_id: _Optional[str] = ..., regex: _Optional[str] = ..., substring: _Optional[str] = ..., from_line: _Optional[int] = ..., backward: _Optional[bool] = ...) -> None: ...
+
+class FindNextResponse(_message.Message):
+    __slots__ = ("found", "number", "ordinal", "total", "complete", "state")
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ORDINAL_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    found: bool
+    number: int
+    ordinal: int
+    total: int
+    complete: bool
+    state: LogViewState
+    def __init__(self, found: _Optional[bool] = ..., number: _Optional[int] = ..., ordinal: _Optional[int] = ..., total: _Optional[int] = ..., complete: _Optional[bool] = ..., state: _Optional[_Union[LogViewState, _Mapping]] = ...) -> None: ...
+
+class TailRequest(_message.Message):
+    __slots__ = ("view_id", "first")
+    VIEW_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    view_id: str
+    first: int
+    def __init__(self, view_id: _Optional[str] = ..., first: _Optional[int] = ...) -> None: ...
+
+class TailResponse(_message.Message):
+    __slots__ = ("lines", "state")
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    lines: _containers.RepeatedCompositeFieldContainer[ViewLine]
+    state: LogViewState
+    def __init__(self, lines: _Optional[_Iterable[_Union[ViewLine, _Mapping]]] = ..., state: _Optional[_Union[LogViewState, _Mapping]] = ...) -> None: ...
+
+class ExportLogsRequest(_message.Message):
+    __slots__ = ("view_id", "first")
+    VIEW_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    view_id: str
+    first: int
+    def __init__(self, view_id: _Optional[str] = ..., first: _Optional[int] = ...) -> None: ...
+
+class ExportLogsResponse(_message.Message):
+    __slots__ = ("data", "next_line", "lines", "lost_lines", "done", "state")
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    NEXT_LINE_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    LOST_LINES_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    next_line: int
+    lines: int
+    lost_lines: int
+    done: bool
+    state: LogViewState
+    def __init__(self, data: _Optional[bytes] = ..., next_line: _Optional[int] = ..., lines: _Optional[int] = ..., lost_lines: _Optional[int] = ..., done: _Optional[bool] = ..., state: _Optional[_Union[LogViewState, _Mapping]] = ...) -> None: ...
+
+class CloseLogViewRequest(_message.Message):
+    __slots__ = ("view_id",)
+    VIEW_ID_FIELD_NUMBER: _ClassVar[int]
+    view_id: str
+    def __init__(self, view_id: _Optional[str] = ...) -> None: ...
+
+class CloseLogViewResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetStoreHealthRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetStoreHealthResponse(_message.Message):
+    __slots__ = ("store",)
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    store: _pipeline_pb2.StoreHealth
+    def __init__(self, store: _Optional[_Union[_pipeline_pb2.StoreHealth, _Mapping]] = ...) -> None: ...

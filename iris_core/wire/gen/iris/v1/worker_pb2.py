@@ -24,9 +24,11 @@ _sym_db = _symbol_database.Default()
 
 from iris_core.wire.gen.iris.v1 import common_pb2 as iris_dot_v1_dot_common__pb2
 from iris_core.wire.gen.iris.v1 import controller_pb2 as iris_dot_v1_dot_controller__pb2
+from iris_core.wire.gen.iris.v1 import profiles_pb2 as iris_dot_v1_dot_profiles__pb2
+from iris_core.wire.gen.iris.v1 import pipeline_pb2 as iris_dot_v1_dot_pipeline__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14iris/v1/worker.proto\x12\x07iris.v1\x1a\x14iris/v1/common.proto\x1a\x18iris/v1/controller.proto\"%\n\x10GetBundleRequest\x12\x11\n\tbundle_id\x18\x01 \x01(\t\"7\n\x11GetBundleResponse\x12\r\n\x05\x63hunk\x18\x01 \x01(\x0c\x12\x13\n\x0btotal_bytes\x18\x02 \x01(\x03\"\x8d\x03\n\x0bWorkerHello\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x02 \x01(\t\x12\x0b\n\x03pid\x18\x03 \x01(\x03\x12\x10\n\x08hostname\x18\x04 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x05 \x01(\t\x12!\n\x05total\x18\x06 \x01(\x0b\x32\x12.iris.v1.Resources\x12\x11\n\tcpu_count\x18\x07 \x01(\x05\x12\x38\n\nattributes\x18\x08 \x03(\x0b\x32$.iris.v1.WorkerHello.AttributesEntry\x12\x0f\n\x07version\x18\t \x01(\t\x12\x0f\n\x07release\x18\n \x01(\t\x12\x10\n\x08slice_id\x18\x0b \x01(\t\x12\x13\n\x0bscale_group\x18\x0c \x01(\t\x12%\n\x07holding\x18\r \x03(\x0b\x32\x14.iris.v1.Observation\x1aJ\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.iris.v1.AttributeValue:\x02\x38\x01\"\xb0\x02\n\x0bObservation\x12\x13\n\x0b\x61ttempt_uid\x18\x01 \x01(\t\x12!\n\x05state\x18\x02 \x01(\x0e\x32\x12.iris.v1.TaskState\x12\x16\n\texit_code\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12*\n\x0c\x66\x61ilure_kind\x18\x05 \x01(\x0e\x32\x14.iris.v1.FailureKind\x12\x15\n\rstarted_at_ms\x18\x06 \x01(\x03\x12\x16\n\x0e\x66inished_at_ms\x18\x07 \x01(\x03\x12\x19\n\x11memory_peak_bytes\x18\x08 \x01(\x03\x12\x16\n\tlog_lines\x18\t \x01(\x04H\x01\x88\x01\x01\x12\x0b\n\x03pid\x18\n \x01(\x03\x12\x0b\n\x03seq\x18\x0b \x01(\x04\x42\x0c\n\n_exit_codeB\x0c\n\n_log_lines\"V\n\x0cWorkerReport\x12*\n\x0cobservations\x18\x01 \x03(\x0b\x32\x14.iris.v1.Observation\x12\x1a\n\x12\x61pplied_generation\x18\x02 \x01(\x04\"\x99\x01\n\x0fWorkerHeartbeat\x12\x1a\n\x12\x61pplied_generation\x18\x01 \x01(\x04\x12\x0f\n\x07healthy\x18\x02 \x01(\x08\x12\x14\n\x0chealth_error\x18\x03 \x01(\t\x12\x19\n\x11memory_used_bytes\x18\x04 \x01(\x03\x12\x16\n\x0e\x63pu_millicores\x18\x05 \x01(\x03\x12\x10\n\x08stopping\x18\x06 \x01(\x08\"\x94\x01\n\x0bWorkerReply\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\r\n\x05\x65rror\x18\x02 \x01(\t\x12\x30\n\x04\x65xec\x18\x03 \x01(\x0b\x32 .iris.v1.ExecInContainerResponseH\x00\x12\'\n\x07process\x18\x04 \x01(\x0b\x32\x14.iris.v1.ProcessInfoH\x00\x42\x07\n\x05reply\"\xc0\x01\n\rAttachRequest\x12%\n\x05hello\x18\x01 \x01(\x0b\x32\x14.iris.v1.WorkerHelloH\x00\x12\'\n\x06report\x18\x02 \x01(\x0b\x32\x15.iris.v1.WorkerReportH\x00\x12-\n\theartbeat\x18\x03 \x01(\x0b\x32\x18.iris.v1.WorkerHeartbeatH\x00\x12%\n\x05reply\x18\x04 \x01(\x0b\x32\x14.iris.v1.WorkerReplyH\x00\x42\t\n\x07message\"z\n\x07Welcome\x12\x1a\n\x12\x63ontroller_boot_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63luster\x18\x02 \x01(\t\x12\x15\n\rdead_after_ms\x18\x03 \x01(\x03\x12\x14\n\x0cheartbeat_ms\x18\x04 \x01(\x03\x12\x15\n\rlog_addresses\x18\x05 \x03(\t\"<\n\x08Rejected\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x11\n\tpermanent\x18\x03 \x01(\x08\"\xcd\x02\n\x07RunSpec\x12\x0f\n\x07spec_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x03\x12\x11\n\tnum_tasks\x18\x04 \x01(\x05\x12\'\n\nentrypoint\x18\x05 \x01(\x0b\x32\x13.iris.v1.Entrypoint\x12)\n\x0b\x65nvironment\x18\x06 \x01(\x0b\x32\x14.iris.v1.Environment\x12\x11\n\tbundle_id\x18\x07 \x01(\t\x12%\n\tresources\x18\x08 \x01(\x0b\x32\x12.iris.v1.Resources\x12\r\n\x05ports\x18\t \x03(\t\x12\x12\n\ntimeout_ms\x18\n \x01(\x03\x12,\n\rpriority_band\x18\x0b \x01(\x0e\x32\x15.iris.v1.PriorityBand\x12\x1a\n\x12processes_per_task\x18\x0c \x01(\x05\"\x80\x01\n\x07RunTask\x12\x0f\n\x07spec_id\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\t\x12\x12\n\nattempt_id\x18\x03 \x01(\x05\x12\x12\n\ntask_index\x18\x04 \x01(\x05\x12\r\n\x05token\x18\x05 \x01(\t\x12\x1c\n\x14timeout_remaining_ms\x18\x06 \x01(\x03\"A\n\x08StopTask\x12#\n\x06reason\x18\x01 \x01(\x0e\x32\x13.iris.v1.StopReason\x12\x10\n\x08grace_ms\x18\x02 \x01(\x03\"\x81\x01\n\x0e\x44\x65siredAttempt\x12\x13\n\x0b\x61ttempt_uid\x18\x01 \x01(\t\x12\x1f\n\x03run\x18\x02 \x01(\x0b\x32\x10.iris.v1.RunTaskH\x00\x12\x0e\n\x04keep\x18\x03 \x01(\x08H\x00\x12!\n\x04stop\x18\x04 \x01(\x0b\x32\x11.iris.v1.StopTaskH\x00\x42\x06\n\x04want\"\x82\x01\n\nDesiredSet\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x1f\n\x05specs\x18\x02 \x03(\x0b\x32\x10.iris.v1.RunSpec\x12\x14\n\x0c\x66orget_specs\x18\x03 \x03(\t\x12)\n\x08\x61ttempts\x18\x04 \x03(\x0b\x32\x17.iris.v1.DesiredAttempt\"G\n\x0b\x45xecRequest\x12\x13\n\x0b\x61ttempt_uid\x18\x01 \x01(\t\x12\x0f\n\x07\x63ommand\x18\x02 \x03(\t\x12\x12\n\ntimeout_ms\x18\x03 \x01(\x03\"\x8d\x01\n\rWorkerRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12$\n\x04\x65xec\x18\x02 \x01(\x0b\x32\x14.iris.v1.ExecRequestH\x00\x12\x18\n\x0eprocess_status\x18\x03 \x01(\x08H\x00\x12\x1d\n\x13task_process_status\x18\x04 \x01(\tH\x00\x42\t\n\x07request\"\x1d\n\x0eObservationAck\x12\x0b\n\x03seq\x18\x01 \x01(\x04\"\xe2\x01\n\x0e\x41ttachResponse\x12#\n\x07welcome\x18\x01 \x01(\x0b\x32\x10.iris.v1.WelcomeH\x00\x12%\n\x08rejected\x18\x02 \x01(\x0b\x32\x11.iris.v1.RejectedH\x00\x12&\n\x07\x64\x65sired\x18\x03 \x01(\x0b\x32\x13.iris.v1.DesiredSetH\x00\x12)\n\x07request\x18\x04 \x01(\x0b\x32\x16.iris.v1.WorkerRequestH\x00\x12&\n\x03\x61\x63k\x18\x05 \x01(\x0b\x32\x17.iris.v1.ObservationAckH\x00\x42\t\n\x07message*\xb3\x01\n\x0b\x46\x61ilureKind\x12\x1c\n\x18\x46\x41ILURE_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14\x46\x41ILURE_KIND_COMMAND\x10\x01\x12\x18\n\x14\x46\x41ILURE_KIND_STAGING\x10\x02\x12\x1e\n\x1a\x46\x41ILURE_KIND_OUT_OF_MEMORY\x10\x03\x12\x18\n\x14\x46\x41ILURE_KIND_TIMEOUT\x10\x04\x12\x18\n\x14\x46\x41ILURE_KIND_STOPPED\x10\x05\x32\x94\x01\n\rWorkerService\x12=\n\x06\x41ttach\x12\x16.iris.v1.AttachRequest\x1a\x17.iris.v1.AttachResponse(\x01\x30\x01\x12\x44\n\tGetBundle\x12\x19.iris.v1.GetBundleRequest\x1a\x1a.iris.v1.GetBundleResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14iris/v1/worker.proto\x12\x07iris.v1\x1a\x14iris/v1/common.proto\x1a\x18iris/v1/controller.proto\x1a\x16iris/v1/profiles.proto\x1a\x16iris/v1/pipeline.proto\"%\n\x10GetBundleRequest\x12\x11\n\tbundle_id\x18\x01 \x01(\t\"7\n\x11GetBundleResponse\x12\r\n\x05\x63hunk\x18\x01 \x01(\x0c\x12\x13\n\x0btotal_bytes\x18\x02 \x01(\x03\"\x8d\x03\n\x0bWorkerHello\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x02 \x01(\t\x12\x0b\n\x03pid\x18\x03 \x01(\x03\x12\x10\n\x08hostname\x18\x04 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x05 \x01(\t\x12!\n\x05total\x18\x06 \x01(\x0b\x32\x12.iris.v1.Resources\x12\x11\n\tcpu_count\x18\x07 \x01(\x05\x12\x38\n\nattributes\x18\x08 \x03(\x0b\x32$.iris.v1.WorkerHello.AttributesEntry\x12\x0f\n\x07version\x18\t \x01(\t\x12\x0f\n\x07release\x18\n \x01(\t\x12\x10\n\x08slice_id\x18\x0b \x01(\t\x12\x13\n\x0bscale_group\x18\x0c \x01(\t\x12%\n\x07holding\x18\r \x03(\x0b\x32\x14.iris.v1.Observation\x1aJ\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.iris.v1.AttributeValue:\x02\x38\x01\"\xd7\x02\n\x0bObservation\x12\x13\n\x0b\x61ttempt_uid\x18\x01 \x01(\t\x12!\n\x05state\x18\x02 \x01(\x0e\x32\x12.iris.v1.TaskState\x12\x16\n\texit_code\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12*\n\x0c\x66\x61ilure_kind\x18\x05 \x01(\x0e\x32\x14.iris.v1.FailureKind\x12\x15\n\rstarted_at_ms\x18\x06 \x01(\x03\x12\x16\n\x0e\x66inished_at_ms\x18\x07 \x01(\x03\x12\x19\n\x11memory_peak_bytes\x18\x08 \x01(\x03\x12\x16\n\tlog_lines\x18\t \x01(\x04H\x01\x88\x01\x01\x12\x0b\n\x03pid\x18\n \x01(\x03\x12\x0b\n\x03seq\x18\x0b \x01(\x04\x12%\n\x07outputs\x18\x0c \x01(\x0b\x32\x14.iris.v1.TaskOutputsB\x0c\n\n_exit_codeB\x0c\n\n_log_lines\"V\n\x0cWorkerReport\x12*\n\x0cobservations\x18\x01 \x03(\x0b\x32\x14.iris.v1.Observation\x12\x1a\n\x12\x61pplied_generation\x18\x02 \x01(\x04\"\xc2\x01\n\x0fWorkerHeartbeat\x12\x1a\n\x12\x61pplied_generation\x18\x01 \x01(\x04\x12\x0f\n\x07healthy\x18\x02 \x01(\x08\x12\x14\n\x0chealth_error\x18\x03 \x01(\t\x12\x19\n\x11memory_used_bytes\x18\x04 \x01(\x03\x12\x16\n\x0e\x63pu_millicores\x18\x05 \x01(\x03\x12\x10\n\x08stopping\x18\x06 \x01(\x08\x12\'\n\x07shipper\x18\x07 \x01(\x0b\x32\x16.iris.v1.ShipperHealth\"\xbd\x01\n\x0bWorkerReply\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\r\n\x05\x65rror\x18\x02 \x01(\t\x12\x30\n\x04\x65xec\x18\x03 \x01(\x0b\x32 .iris.v1.ExecInContainerResponseH\x00\x12\'\n\x07process\x18\x04 \x01(\x0b\x32\x14.iris.v1.ProcessInfoH\x00\x12\'\n\x07profile\x18\x05 \x01(\x0b\x32\x14.iris.v1.ProfilePartH\x00\x42\x07\n\x05reply\"F\n\x0eProfileCapture\x12&\n\x06record\x18\x01 \x01(\x0b\x32\x16.iris.v1.ProfileRecord\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"\xec\x01\n\rAttachRequest\x12%\n\x05hello\x18\x01 \x01(\x0b\x32\x14.iris.v1.WorkerHelloH\x00\x12\'\n\x06report\x18\x02 \x01(\x0b\x32\x15.iris.v1.WorkerReportH\x00\x12-\n\theartbeat\x18\x03 \x01(\x0b\x32\x18.iris.v1.WorkerHeartbeatH\x00\x12%\n\x05reply\x18\x04 \x01(\x0b\x32\x14.iris.v1.WorkerReplyH\x00\x12*\n\x07\x63\x61pture\x18\x05 \x01(\x0b\x32\x17.iris.v1.ProfileCaptureH\x00\x42\t\n\x07message\"\xc9\x01\n\x07Welcome\x12\x1a\n\x12\x63ontroller_boot_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63luster\x18\x02 \x01(\t\x12\x15\n\rdead_after_ms\x18\x03 \x01(\x03\x12\x14\n\x0cheartbeat_ms\x18\x04 \x01(\x03\x12\x15\n\rlog_addresses\x18\x05 \x03(\t\x12\x30\n\x0ctask_outputs\x18\x06 \x01(\x0b\x32\x1a.iris.v1.TaskOutputsPolicy\x12\x1b\n\x13profile_interval_ms\x18\x07 \x01(\x03\"\x81\x01\n\x11TaskOutputsPolicy\x12\x13\n\x0b\x64\x65stination\x18\x01 \x01(\t\x12\x0e\n\x06ttl_ms\x18\x02 \x01(\x03\x12\x11\n\tmax_bytes\x18\x03 \x01(\x03\x12\x13\n\x0bmax_entries\x18\x04 \x01(\x03\x12\x1f\n\x17\x66inalization_timeout_ms\x18\x05 \x01(\x03\"<\n\x08Rejected\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x11\n\tpermanent\x18\x03 \x01(\x08\"\xcd\x02\n\x07RunSpec\x12\x0f\n\x07spec_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x03\x12\x11\n\tnum_tasks\x18\x04 \x01(\x05\x12\'\n\nentrypoint\x18\x05 \x01(\x0b\x32\x13.iris.v1.Entrypoint\x12)\n\x0b\x65nvironment\x18\x06 \x01(\x0b\x32\x14.iris.v1.Environment\x12\x11\n\tbundle_id\x18\x07 \x01(\t\x12%\n\tresources\x18\x08 \x01(\x0b\x32\x12.iris.v1.Resources\x12\r\n\x05ports\x18\t \x03(\t\x12\x12\n\ntimeout_ms\x18\n \x01(\x03\x12,\n\rpriority_band\x18\x0b \x01(\x0e\x32\x15.iris.v1.PriorityBand\x12\x1a\n\x12processes_per_task\x18\x0c \x01(\x05\"\x80\x01\n\x07RunTask\x12\x0f\n\x07spec_id\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\t\x12\x12\n\nattempt_id\x18\x03 \x01(\x05\x12\x12\n\ntask_index\x18\x04 \x01(\x05\x12\r\n\x05token\x18\x05 \x01(\t\x12\x1c\n\x14timeout_remaining_ms\x18\x06 \x01(\x03\"A\n\x08StopTask\x12#\n\x06reason\x18\x01 \x01(\x0e\x32\x13.iris.v1.StopReason\x12\x10\n\x08grace_ms\x18\x02 \x01(\x03\"\x81\x01\n\x0e\x44\x65siredAttempt\x12\x13\n\x0b\x61ttempt_uid\x18\x01 \x01(\t\x12\x1f\n\x03run\x18\x02 \x01(\x0b\x32\x10.iris.v1.RunTaskH\x00\x12\x0e\n\x04keep\x18\x03 \x01(\x08H\x00\x12!\n\x04stop\x18\x04 \x01(\x0b\x32\x11.iris.v1.StopTaskH\x00\x42\x06\n\x04want\"\x82\x01\n\nDesiredSet\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x1f\n\x05specs\x18\x02 \x03(\x0b\x32\x10.iris.v1.RunSpec\x12\x14\n\x0c\x66orget_specs\x18\x03 \x03(\t\x12)\n\x08\x61ttempts\x18\x04 \x03(\x0b\x32\x17.iris.v1.DesiredAttempt\"G\n\x0b\x45xecRequest\x12\x13\n\x0b\x61ttempt_uid\x18\x01 \x01(\t\x12\x0f\n\x07\x63ommand\x18\x02 \x03(\t\x12\x12\n\ntimeout_ms\x18\x03 \x01(\x03\"\xcc\x01\n\rWorkerRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12$\n\x04\x65xec\x18\x02 \x01(\x0b\x32\x14.iris.v1.ExecRequestH\x00\x12\x18\n\x0eprocess_status\x18\x03 \x01(\x08H\x00\x12\x1d\n\x13task_process_status\x18\x04 \x01(\tH\x00\x12*\n\x07profile\x18\x05 \x01(\x0b\x32\x17.iris.v1.ProfileRequestH\x00\x12\x11\n\x07give_up\x18\x06 \x01(\x04H\x00\x42\t\n\x07request\"\x1d\n\x0eObservationAck\x12\x0b\n\x03seq\x18\x01 \x01(\x04\"\xe2\x01\n\x0e\x41ttachResponse\x12#\n\x07welcome\x18\x01 \x01(\x0b\x32\x10.iris.v1.WelcomeH\x00\x12%\n\x08rejected\x18\x02 \x01(\x0b\x32\x11.iris.v1.RejectedH\x00\x12&\n\x07\x64\x65sired\x18\x03 \x01(\x0b\x32\x13.iris.v1.DesiredSetH\x00\x12)\n\x07request\x18\x04 \x01(\x0b\x32\x16.iris.v1.WorkerRequestH\x00\x12&\n\x03\x61\x63k\x18\x05 \x01(\x0b\x32\x17.iris.v1.ObservationAckH\x00\x42\t\n\x07message*\xb3\x01\n\x0b\x46\x61ilureKind\x12\x1c\n\x18\x46\x41ILURE_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14\x46\x41ILURE_KIND_COMMAND\x10\x01\x12\x18\n\x14\x46\x41ILURE_KIND_STAGING\x10\x02\x12\x1e\n\x1a\x46\x41ILURE_KIND_OUT_OF_MEMORY\x10\x03\x12\x18\n\x14\x46\x41ILURE_KIND_TIMEOUT\x10\x04\x12\x18\n\x14\x46\x41ILURE_KIND_STOPPED\x10\x05\x32\x94\x01\n\rWorkerService\x12=\n\x06\x41ttach\x12\x16.iris.v1.AttachRequest\x1a\x17.iris.v1.AttachResponse(\x01\x30\x01\x12\x44\n\tGetBundle\x12\x19.iris.v1.GetBundleRequest\x1a\x1a.iris.v1.GetBundleResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,48 +37,52 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_WORKERHELLO_ATTRIBUTESENTRY']._loaded_options = None
   _globals['_WORKERHELLO_ATTRIBUTESENTRY']._serialized_options = b'8\001'
-  _globals['_FAILUREKIND']._serialized_start=2937
-  _globals['_FAILUREKIND']._serialized_end=3116
-  _globals['_GETBUNDLEREQUEST']._serialized_start=81
-  _globals['_GETBUNDLEREQUEST']._serialized_end=118
-  _globals['_GETBUNDLERESPONSE']._serialized_start=120
-  _globals['_GETBUNDLERESPONSE']._serialized_end=175
-  _globals['_WORKERHELLO']._serialized_start=178
-  _globals['_WORKERHELLO']._serialized_end=575
-  _globals['_WORKERHELLO_ATTRIBUTESENTRY']._serialized_start=501
-  _globals['_WORKERHELLO_ATTRIBUTESENTRY']._serialized_end=575
-  _globals['_OBSERVATION']._serialized_start=578
-  _globals['_OBSERVATION']._serialized_end=882
-  _globals['_WORKERREPORT']._serialized_start=884
-  _globals['_WORKERREPORT']._serialized_end=970
-  _globals['_WORKERHEARTBEAT']._serialized_start=973
-  _globals['_WORKERHEARTBEAT']._serialized_end=1126
-  _globals['_WORKERREPLY']._serialized_start=1129
-  _globals['_WORKERREPLY']._serialized_end=1277
-  _globals['_ATTACHREQUEST']._serialized_start=1280
-  _globals['_ATTACHREQUEST']._serialized_end=1472
-  _globals['_WELCOME']._serialized_start=1474
-  _globals['_WELCOME']._serialized_end=1596
-  _globals['_REJECTED']._serialized_start=1598
-  _globals['_REJECTED']._serialized_end=1658
-  _globals['_RUNSPEC']._serialized_start=1661
-  _globals['_RUNSPEC']._serialized_end=1994
-  _globals['_RUNTASK']._serialized_start=1997
-  _globals['_RUNTASK']._serialized_end=2125
-  _globals['_STOPTASK']._serialized_start=2127
-  _globals['_STOPTASK']._serialized_end=2192
-  _globals['_DESIREDATTEMPT']._serialized_start=2195
-  _globals['_DESIREDATTEMPT']._serialized_end=2324
-  _globals['_DESIREDSET']._serialized_start=2327
-  _globals['_DESIREDSET']._serialized_end=2457
-  _globals['_EXECREQUEST']._serialized_start=2459
-  _globals['_EXECREQUEST']._serialized_end=2530
-  _globals['_WORKERREQUEST']._serialized_start=2533
-  _globals['_WORKERREQUEST']._serialized_end=2674
-  _globals['_OBSERVATIONACK']._serialized_start=2676
-  _globals['_OBSERVATIONACK']._serialized_end=2705
-  _globals['_ATTACHRESPONSE']._serialized_start=2708
-  _globals['_ATTACHRESPONSE']._serialized_end=2934
-  _globals['_WORKERSERVICE']._serialized_start=3119
-  _globals['_WORKERSERVICE']._serialized_end=3267
+  _globals['_FAILUREKIND']._serialized_start=3497
+  _globals['_FAILUREKIND']._serialized_end=3676
+  _globals['_GETBUNDLEREQUEST']._serialized_start=129
+  _globals['_GETBUNDLEREQUEST']._serialized_end=166
+  _globals['_GETBUNDLERESPONSE']._serialized_start=168
+  _globals['_GETBUNDLERESPONSE']._serialized_end=223
+  _globals['_WORKERHELLO']._serialized_start=226
+  _globals['_WORKERHELLO']._serialized_end=623
+  _globals['_WORKERHELLO_ATTRIBUTESENTRY']._serialized_start=549
+  _globals['_WORKERHELLO_ATTRIBUTESENTRY']._serialized_end=623
+  _globals['_OBSERVATION']._serialized_start=626
+  _globals['_OBSERVATION']._serialized_end=969
+  _globals['_WORKERREPORT']._serialized_start=971
+  _globals['_WORKERREPORT']._serialized_end=1057
+  _globals['_WORKERHEARTBEAT']._serialized_start=1060
+  _globals['_WORKERHEARTBEAT']._serialized_end=1254
+  _globals['_WORKERREPLY']._serialized_start=1257
+  _globals['_WORKERREPLY']._serialized_end=1446
+  _globals['_PROFILECAPTURE']._serialized_start=1448
+  _globals['_PROFILECAPTURE']._serialized_end=1518
+  _globals['_ATTACHREQUEST']._serialized_start=1521
+  _globals['_ATTACHREQUEST']._serialized_end=1757
+  _globals['_WELCOME']._serialized_start=1760
+  _globals['_WELCOME']._serialized_end=1961
+  _globals['_TASKOUTPUTSPOLICY']._serialized_start=1964
+  _globals['_TASKOUTPUTSPOLICY']._serialized_end=2093
+  _globals['_REJECTED']._serialized_start=2095
+  _globals['_REJECTED']._serialized_end=2155
+  _globals['_RUNSPEC']._serialized_start=2158
+  _globals['_RUNSPEC']._serialized_end=2491
+  _globals['_RUNTASK']._serialized_start=2494
+  _globals['_RUNTASK']._serialized_end=2622
+  _globals['_STOPTASK']._serialized_start=2624
+  _globals['_STOPTASK']._serialized_end=2689
+  _globals['_DESIREDATTEMPT']._serialized_start=2692
+  _globals['_DESIREDATTEMPT']._serialized_end=2821
+  _globals['_DESIREDSET']._serialized_start=2824
+  _globals['_DESIREDSET']._serialized_end=2954
+  _globals['_EXECREQUEST']._serialized_start=2956
+  _globals['_EXECREQUEST']._serialized_end=3027
+  _globals['_WORKERREQUEST']._serialized_start=3030
+  _globals['_WORKERREQUEST']._serialized_end=3234
+  _globals['_OBSERVATIONACK']._serialized_start=3236
+  _globals['_OBSERVATIONACK']._serialized_end=3265
+  _globals['_ATTACHRESPONSE']._serialized_start=3268
+  _globals['_ATTACHRESPONSE']._serialized_end=3494
+  _globals['_WORKERSERVICE']._serialized_start=3679
+  _globals['_WORKERSERVICE']._serialized_end=3827
 # @@protoc_insertion_point(module_scope)

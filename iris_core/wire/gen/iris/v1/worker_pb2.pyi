@@ -1,5 +1,7 @@
 from iris_core.wire.gen.iris.v1 import common_pb2 as _common_pb2
 from iris_core.wire.gen.iris.v1 import controller_pb2 as _controller_pb2
+from iris_core.wire.gen.iris.v1 import profiles_pb2 as _profiles_pb2
+from iris_core.wire.gen.iris.v1 import pipeline_pb2 as _pipeline_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -76,7 +78,7 @@ class WorkerHello(_message.Message):
     def __init__(self, worker_id: _Optional[str] = ..., boot_id: _Optional[str] = ..., pid: _Optional[int] = ..., hostname: _Optional[str] = ..., address: _Optional[str] = ..., total: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., cpu_count: _Optional[int] = ..., attributes: _Optional[_Mapping[str, _common_pb2.AttributeValue]] = ..., version: _Optional[str] = ..., release: _Optional[str] = ..., slice_id: _Optional[str] = ..., scale_group: _Optional[str] = ..., holding: _Optional[_Iterable[_Union[Observation, _Mapping]]] = ...) -> None: ...
 
 class Observation(_message.Message):
-    __slots__ = ("attempt_uid", "state", "exit_code", "error", "failure_kind", "started_at_ms", "finished_at_ms", "memory_peak_bytes", "log_lines", "pid", "seq")
+    __slots__ = ("attempt_uid", "state", "exit_code", "error", "failure_kind", "started_at_ms", "finished_at_ms", "memory_peak_bytes", "log_lines", "pid", "seq", "outputs")
     ATTEMPT_UID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
@@ -88,6 +90,7 @@ class Observation(_message.Message):
     LOG_LINES_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
     attempt_uid: str
     state: _common_pb2.TaskState
     exit_code: int
@@ -99,7 +102,8 @@ class Observation(_message.Message):
     log_lines: int
     pid: int
     seq: int
-    def __init__(self, attempt_uid: _Optional[str] = ..., state: _Optional[_Union[_common_pb2.TaskState, str]] = ..., exit_code: _Optional[int] = ..., error: _Optional[str] = ..., failure_kind: _Optional[_Union[FailureKind, str]] = ..., started_at_ms: _Optional[int] = ..., finished_at_ms: _Optional[int] = ..., memory_peak_bytes: _Optional[int] = ..., log_lines: _Optional[int] = ..., pid: _Optional[int] = ..., seq: _Optional[int] = ...) -> None: ...
+    outputs: _common_pb2.TaskOutputs
+    def __init__(self, attempt_uid: _Optional[str] = ..., state: _Optional[_Union[_common_pb2.TaskState, str]] = ..., exit_code: _Optional[int] = ..., error: _Optional[str] = ..., failure_kind: _Optional[_Union[FailureKind, str]] = ..., started_at_ms: _Optional[int] = ..., finished_at_ms: _Optional[int] = ..., memory_peak_bytes: _Optional[int] = ..., log_lines: _Optional[int] = ..., pid: _Optional[int] = ..., seq: _Optional[int] = ..., outputs: _Optional[_Union[_common_pb2.TaskOutputs, _Mapping]] = ...) -> None: ...
 
 class WorkerReport(_message.Message):
     __slots__ = ("observations", "applied_generation")
@@ -110,58 +114,90 @@ class WorkerReport(_message.Message):
     def __init__(self, observations: _Optional[_Iterable[_Union[Observation, _Mapping]]] = ..., applied_generation: _Optional[int] = ...) -> None: ...
 
 class WorkerHeartbeat(_message.Message):
-    __slots__ = ("applied_generation", "healthy", "health_error", "memory_used_bytes", "cpu_millicores", "stopping")
+    __slots__ = ("applied_generation", "healthy", "health_error", "memory_used_bytes", "cpu_millicores", "stopping", "shipper")
     APPLIED_GENERATION_FIELD_NUMBER: _ClassVar[int]
     HEALTHY_FIELD_NUMBER: _ClassVar[int]
     HEALTH_ERROR_FIELD_NUMBER: _ClassVar[int]
     MEMORY_USED_BYTES_FIELD_NUMBER: _ClassVar[int]
     CPU_MILLICORES_FIELD_NUMBER: _ClassVar[int]
     STOPPING_FIELD_NUMBER: _ClassVar[int]
+    SHIPPER_FIELD_NUMBER: _ClassVar[int]
     applied_generation: int
     healthy: bool
     health_error: str
     memory_used_bytes: int
     cpu_millicores: int
     stopping: bool
-    def __init__(self, applied_generation: _Optional[int] = ..., healthy: _Optional[bool] = ..., health_error: _Optional[str] = ..., memory_used_bytes: _Optional[int] = ..., cpu_millicores: _Optional[int] = ..., stopping: _Optional[bool] = ...) -> None: ...
+    shipper: _pipeline_pb2.ShipperHealth
+    def __init__(self, applied_generation: _Optional[int] = ..., healthy: _Optional[bool] = ..., health_error: _Optional[str] = ..., memory_used_bytes: _Optional[int] = ..., cpu_millicores: _Optional[int] = ..., stopping: _Optional[bool] = ..., shipper: _Optional[_Union[_pipeline_pb2.ShipperHealth, _Mapping]] = ...) -> None: ...
 
 class WorkerReply(_message.Message):
-    __slots__ = ("request_id", "error", "exec", "process")
+    __slots__ = ("request_id", "error", "exec", "process", "profile")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     EXEC_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
+    PROFILE_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     error: str
     exec: _controller_pb2.ExecInContainerResponse
     process: _common_pb2.ProcessInfo
-    def __init__(self, request_id: _Optional[int] = ..., error: _Optional[str] = ..., exec: _Optional[_Union[_controller_pb2.ExecInContainerResponse, _Mapping]] = ..., process: _Optional[_Union[_common_pb2.ProcessInfo, _Mapping]] = ...) -> None: ...
+    profile: _profiles_pb2.ProfilePart
+    def __init__(self, request_id: _Optional[int] = ..., error: _Optional[str] = ..., exec: _Optional[_Union[_controller_pb2.ExecInContainerResponse, _Mapping]] = ..., process: _Optional[_Union[_common_pb2.ProcessInfo, _Mapping]] = ..., profile: _Optional[_Union[_profiles_pb2.ProfilePart, _Mapping]] = ...) -> None: ...
+
+class ProfileCapture(_message.Message):
+    __slots__ = ("record", "data")
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    record: _profiles_pb2.ProfileRecord
+    data: bytes
+    def __init__(self, record: _Optional[_Union[_profiles_pb2.ProfileRecord, _Mapping]] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class AttachRequest(_message.Message):
-    __slots__ = ("hello", "report", "heartbeat", "reply")
+    __slots__ = ("hello", "report", "heartbeat", "reply", "capture")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     REPORT_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     REPLY_FIELD_NUMBER: _ClassVar[int]
+    CAPTURE_FIELD_NUMBER: _ClassVar[int]
     hello: WorkerHello
     report: WorkerReport
     heartbeat: WorkerHeartbeat
     reply: WorkerReply
-    def __init__(self, hello: _Optional[_Union[WorkerHello, _Mapping]] = ..., report: _Optional[_Union[WorkerReport, _Mapping]] = ..., heartbeat: _Optional[_Union[WorkerHeartbeat, _Mapping]] = ..., reply: _Optional[_Union[WorkerReply, _Mapping]] = ...) -> None: ...
+    capture: ProfileCapture
+    def __init__(self, hello: _Optional[_Union[WorkerHello, _Mapping]] = ..., report: _Optional[_Union[WorkerReport, _Mapping]] = ..., heartbeat: _Optional[_Union[WorkerHeartbeat, _Mapping]] = ..., reply: _Optional[_Union[WorkerReply, _Mapping]] = ..., capture: _Optional[_Union[ProfileCapture, _Mapping]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("controller_boot_id", "cluster", "dead_after_ms", "heartbeat_ms", "log_addresses")
+    __slots__ = ("controller_boot_id", "cluster", "dead_after_ms", "heartbeat_ms", "log_addresses", "task_outputs", "profile_interval_ms")
     CONTROLLER_BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     DEAD_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
     LOG_ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    TASK_OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    PROFILE_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
     controller_boot_id: str
     cluster: str
     dead_after_ms: int
     heartbeat_ms: int
     log_addresses: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, controller_boot_id: _Optional[str] = ..., cluster: _Optional[str] = ..., dead_after_ms: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., log_addresses: _Optional[_Iterable[str]] = ...) -> None: ...
+    task_outputs: TaskOutputsPolicy
+    profile_interval_ms: int
+    def __init__(self, controller_boot_id: _Optional[str] = ..., cluster: _Optional[str] = ..., dead_after_ms: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., log_addresses: _Optional[_Iterable[str]] = ..., task_outputs: _Optional[_Union[TaskOutputsPolicy, _Mapping]] = ..., profile_interval_ms: _Optional[int] = ...) -> None: ...
+
+class TaskOutputsPolicy(_message.Message):
+    __slots__ = ("destination", "ttl_ms", "max_bytes", "max_entries", "finalization_timeout_ms")
+    DESTINATION_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    FINALIZATION_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    destination: str
+    ttl_ms: int
+    max_bytes: int
+    max_entries: int
+    finalization_timeout_ms: int
+    def __init__(self, destination: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., max_entries: _Optional[int] = ..., finalization_timeout_ms: _Optional[int] = ...) -> None: ...
 
 class Rejected(_message.Message):
     __slots__ = ("code", "message", "permanent")
@@ -260,16 +296,20 @@ class ExecRequest(_message.Message):
     def __init__(self, attempt_uid: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
 
 class WorkerRequest(_message.Message):
-    __slots__ = ("request_id", "exec", "process_status", "task_process_status")
+    __slots__ = ("request_id", "exec", "process_status", "task_process_status", "profile", "give_up")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     EXEC_FIELD_NUMBER: _ClassVar[int]
     PROCESS_STATUS_FIELD_NUMBER: _ClassVar[int]
     TASK_PROCESS_STATUS_FIELD_NUMBER: _ClassVar[int]
+    PROFILE_FIELD_NUMBER: _ClassVar[int]
+    GIVE_UP_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     exec: ExecRequest
     process_status: bool
     task_process_status: str
-    def __init__(self, request_id: _Optional[int] = ..., exec: _Optional[_Union[ExecRequest, _Mapping]] = ..., process_status: _Optional[bool] = ..., task_process_status: _Optional[str] = ...) -> None: ...
+    profile: _profiles_pb2.ProfileRequest
+    give_up: int
+    def __init__(self, request_id: _Optional[int] = ..., exec: _Optional[_Union[ExecRequest, _Mapping]] = ..., process_status: _Optional[bool] = ..., task_process_status: _Optional[str] = ..., profile: _Optional[_Union[_profiles_pb2.ProfileRequest, _Mapping]] = ..., give_up: _Optional[int] = ...) -> None: ...
 
 class ObservationAck(_message.Message):
     __slots__ = ("seq",)

@@ -1,0 +1,40 @@
+"""How the store is, as data: whether it takes lines, what it holds, what was lost.
+
+Plain readings, gathered when somebody asks. Must never wait for the disk's writer.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from iris_core.wire.gen.iris.v1 import pipeline_pb2
+
+if TYPE_CHECKING:
+    from iris_controller.finelog.store import Store
+
+
+def store_health(
+    store: Store, *, fault: str, last_line_at_ms: int, waiting_readers: int, release: str
+) -> pipeline_pb2.StoreHealth:
+    """The readings of a store. `fault` is why lines are refused, "" = they are not. Blocks for a moment: it asks the file system."""
+    try:
+        usage = os.statvfs(store.folder)
+        free = usage.f_bavail * usage.f_frsize
+    except OSError as error:
+        free, fault = 0, fault or f"cannot look at {store.folder}: {error.strerror or error}"
+    ledger = store.ledger
+    return pipeline_pb2.StoreHealth(
+        state="refusing" if fault else "serving",
+        problem=fault,
+        release=release,
+        last_seq=store.last_seq,
+        disk_bytes=store.total_bytes,
+        max_bytes=store.max_bytes,
+        disk_free_bytes=free,
+        files=len(store.files),
+        last_line_at_ms=last_line_at_ms,
+        removed_seq=ledger.removed_seq,
+        damaged_lines=sum(loss.last_seq - loss.first_seq + 1 for loss in list(ledger.losses)),
+        waiting_readers=waiting_readers,
+    )
