@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from iris_controller import local_fleet, logs, release
+from iris_controller import local_fleet, logs, release, task_outputs
 from iris_controller.autoscaling.runner import Autoscaler
 from iris_controller.boot import open_state
 from iris_controller.budget_tiers import apply_config
@@ -162,6 +162,8 @@ class Controller:
             self.guard.spawn("liveness", self._liveness())
             pruner = Pruner(self.loop, self.readers, self.options.config.retention, self.sessions.age_ms)
             self.guard.spawn("retention", pruner.run())
+            told = task_outputs.policy(self.options.config, self.options.remote_state_dir)
+            self.guard.spawn("task outputs", task_outputs.Expiry(told, now_ms).run())
         self.guard.spawn("checkpoints", self.keeping.run())
 
     def _loop_ended(self, _: asyncio.Task[None]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from iris_controller import task_outputs
 from iris_controller.dry_run import refuse_attach, refuse_to_store
 from iris_controller.leases import Leases
 from iris_controller.places import Places
@@ -74,6 +75,7 @@ class Services:
                 controller_boot_id=boot_id,
                 cluster=config.name,
                 dead_after_s=options.dead_after_s,
+                task_outputs=task_outputs.policy(config, options.remote_state_dir),
             ),
         )
         once = self.once = Once(opened.readers)

@@ -118,6 +118,7 @@ class WorkerSessions:
                 dead_after_ms=dead_after_ms,
                 heartbeat_ms=max(50, dead_after_ms // 10),
                 log_addresses=self._dispatch.log_addresses(),
+                task_outputs=self._dispatch.task_outputs,
             )
         )
 

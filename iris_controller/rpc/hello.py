@@ -11,6 +11,7 @@ from typing import Any
 from iris_controller.rpc.auth import Role
 from iris_controller.rpc.errors import denied, invalid
 from iris_controller.state import kernel
+from iris_controller.store.outputs import to_json
 from iris_core.model.resources import Resources
 from iris_core.model.states import TERMINAL, TaskState
 from iris_core.wire.gen.iris.v1 import worker_pb2
@@ -66,4 +67,5 @@ def observed(message: worker_pb2.Observation) -> kernel.Observed:
         finished_at_ms=message.finished_at_ms,
         memory_peak_bytes=message.memory_peak_bytes,
         log_lines=message.log_lines if message.HasField("log_lines") else None,
+        outputs=to_json(message.outputs) if message.HasField("outputs") else "",
     )

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from iris_controller.loop import ControllerLoop
 from iris_controller.rpc.errors import unavailable
@@ -43,6 +43,7 @@ class Dispatch:
     controller_boot_id: str
     cluster: str
     dead_after_s: float
+    task_outputs: worker_pb2.TaskOutputsPolicy = field(default_factory=worker_pb2.TaskOutputsPolicy)
 
 
 Shape = list[tuple[str, str, int]]

@@ -8,7 +8,7 @@ I/O, read a clock or draw a random number.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from iris_controller.state.desired import StopReason
 from iris_controller.state.ending import end_tree, latest, live_attempt, stop_task
@@ -203,7 +203,7 @@ def _progress(o: Overlay, task: Task, attempt: Attempt, state: TaskState, obs: O
     return False
 
 
-def _ended(attempt: Attempt, obs: Observed | None, now_ms: int) -> dict[str, int | None]:
+def _ended(attempt: Attempt, obs: Observed | None, now_ms: int) -> dict[str, Any]:
     """The measured part of an attempt's end."""
     if obs is None:
         return {"finished_at_ms": latest(now_ms, attempt.created_at_ms, attempt.started_at_ms)}
@@ -215,6 +215,7 @@ def _ended(attempt: Attempt, obs: Observed | None, now_ms: int) -> dict[str, int
         "finished_at_ms": believed_time(obs.finished_at_ms, started or attempt.created_at_ms, now_ms),
         "memory_peak_bytes": max(attempt.memory_peak_bytes, obs.memory_peak_bytes),
         "log_lines": attempt.log_lines if obs.log_lines is None else obs.log_lines,
+        "outputs": obs.outputs or attempt.outputs,
     }
 
 

@@ -45,6 +45,8 @@ class Observed:
     finished_at_ms: int = 0
     memory_peak_bytes: int = 0
     log_lines: int | None = None
+    outputs: str = ""
+    """A `TaskOutputs` as JSON, "" = not said."""
 
 
 _REPORTABLE: Final = {

@@ -174,6 +174,8 @@ class Attempt:
     """`StopReason` on the wire, once the controller wants it stopped."""
     displaces: tuple[str, ...] = ()
     """Attempts on the same worker that were preempted for this one: until the last of them is gone it is not dispatched."""
+    outputs: str = ""
+    """What became of what it left in its output folder: a `TaskOutputs` as JSON, "" = not said."""
 
     @property
     def task_id(self) -> str:

@@ -67,6 +67,7 @@ ATTEMPT_COLUMNS: Final = (
     "log_lines",
     "stop_reason",
     "displaces_json",
+    "outputs_json",
 )
 _attempt = attrgetter(
     "uid",
@@ -84,11 +85,12 @@ _attempt = attrgetter(
     "log_lines",
     "stop_reason",
     "displaces",
+    "outputs",
 )
 _FRESH: Final = 4
 """So many of an attempt's columns have no default."""
 
-_DEFAULTS: Final[Values] = (None, None, None, None, "", 0, False, 0, None, 0, ())
+_DEFAULTS: Final[Values] = (None, None, None, None, "", 0, False, 0, None, 0, (), "")
 
 TASK_KEYS: Final = ("job_id", "task_index")
 

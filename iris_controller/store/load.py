@@ -196,6 +196,7 @@ def _attempts(connection: sqlite3.Connection) -> Iterator[Attempt]:
             log_lines=row["log_lines"],
             stop_reason=row["stop_reason"],
             displaces=tuple(json.loads(row["displaces_json"])),
+            outputs=row["outputs_json"],
         )
 
 

@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from iris_controller.store.database import open_reader
 from iris_controller.store.load import counts_from_json, device_from_json
+from iris_controller.store.outputs import from_json
 from iris_core.model.bands import PriorityBand
 from iris_core.model.errors import ModelError
 from iris_core.model.resources import Resources
@@ -191,6 +192,7 @@ def attempt_status(row: sqlite3.Row, current: str) -> controller_pb2.AttemptStat
         memory_peak_bytes=row["memory_peak_bytes"],
         log_lines=row["log_lines"],
         current=row["attempt_uid"] == current,
+        outputs=from_json(row["outputs_json"]),
     )
 
 

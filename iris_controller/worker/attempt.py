@@ -14,13 +14,14 @@ import signal
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from iris_controller.worker import environment, fan_out, outcome, ports, procs, staging
+from iris_controller.worker import environment, fan_out, outcome, outputs, ports, procs, staging
 from iris_controller.worker.archive import Refused
 from iris_controller.worker.bundles import Bundles, CannotFetch
 from iris_controller.worker.config import GRACE_S, now_ms, reason
 from iris_controller.worker.output import Output
 from iris_controller.worker.process import CannotStart, Child, Exit, ProcessSet, spawn
 from iris_controller.worker.records import AttemptRecord
+from iris_core.model.quantities import format_size
 from iris_core.wire.gen.iris.v1 import common_pb2, worker_pb2
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class Host:
     cgroups: Cgroups | None
     table: ProcessTable
     changed: Callable[[Attempt], None]
+    outputs_policy: Callable[[], worker_pb2.TaskOutputsPolicy]
+    """The newest that the controller told."""
 
 
 class _End(Exception):
@@ -87,6 +90,7 @@ class Attempt:
         self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._kill_at = 0.0
         self._acted = False
+        self._commanded = False
         self._max_rss = 0
 
     @property
@@ -116,7 +120,7 @@ class Attempt:
             await self._clear()
         except Exception:
             _log.exception("the processes of attempt %s could not be ended", self.uid)
-        await self._finish(result)
+        await self._finish(result, await self._save_outputs(result))
 
     # The way there ------------------------------------------------------------------------------------------------
 
@@ -264,6 +268,7 @@ class Attempt:
             if timer is not None:
                 timer.cancel()
         self._max_rss = max(self._max_rss, ended.max_rss)
+        self._commanded = main
         return ended
 
     async def _until_exit(self, child: Child) -> Exit:
@@ -331,7 +336,17 @@ class Attempt:
         )
         self._host.changed(self)
 
-    async def _finish(self, result: Outcome) -> None:
+    async def _save_outputs(self, result: Outcome) -> common_pb2.TaskOutputs | None:
+        """None unless the command ended by itself: what a stopped task left is not complete."""
+        if self._acted or not self._commanded:
+            return None
+        saved = await outputs.save(self.uid, self.folders.output, self._host.outputs_policy(), self._stopping)
+        if saved.status != outputs.EMPTY:
+            told = f"{saved.entries:,} entries, {format_size(saved.total_bytes)}, kept at {saved.url}"
+            self._output.write("iris", f"[iris outputs] {saved.error or told}")
+        return saved
+
+    async def _finish(self, result: Outcome, saved: common_pb2.TaskOutputs | None) -> None:
         if not await self._output.drained(DRAIN_S):
             _log.warning("%s: a process outside of the attempt holds its output open", self.key)
         self._output.close()
@@ -351,6 +366,7 @@ class Attempt:
             memory_peak_bytes=peak,
             log_lines=self._output.lines,
             pid=self.observation.pid,
+            outputs=saved,
         )
         self._record.end = self.observation.SerializeToString()
         self._write_record()

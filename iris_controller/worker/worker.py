@@ -70,6 +70,7 @@ class Worker:
 
     def _wake(self) -> None:
         if self._attachment is not None:
+        self._outputs_policy = worker_pb2.TaskOutputsPolicy()
             self._attachment.wake()
 
     # Start --------------------------------------------------------------------------------------------------------
@@ -159,6 +160,7 @@ class Worker:
             server, self._health_port = await health.serve(config.health_port, self._health)
         except OSError as error:
             raise CannotRun(f"cannot listen on 127.0.0.1:{config.health_port}: {reason(error)}") from None
+            outputs_policy=lambda: self._outputs_policy,
         audit(
             "worker_started", config.worker_id, "process", boot=self.boot_id, pid=os.getpid(),
             enforcement=self._enforcement, left=len(left),
@@ -298,6 +300,8 @@ class Worker:
         hello = worker_pb2.WorkerHello(
             worker_id=config.worker_id,
             boot_id=self.boot_id,
+        self._outputs_policy = welcome.task_outputs
+        self._periodic.interval_s = welcome.profile_interval_ms / 1000
             pid=os.getpid(),
             hostname=hostname(),
             address=f"127.0.0.1:{self._health_port}",

@@ -17,6 +17,7 @@ COMMANDS = {
     "describe": Lazy("iris_core.cli.attempt:describe", "Show an attempt."),
     "logs": Lazy("iris_core.cli.logs:attempt_logs", "Print what one attempt wrote."),
     "wait": Lazy("iris_core.cli.attempt:wait", "Wait until an attempt has ended."),
+    "outputs": Lazy("iris_core.cli.outputs:outputs", "Fetch the archive of what an attempt left in $IRIS_OUTPUT_DIR."),
     "preempt": Lazy("iris_core.cli.kick:preempt_attempts", "Force attempts to an end while they are current."),
     "fail": Lazy(
         "iris_core.cli.kick:fail_attempts", "Force tasks to an end as FAILED while these attempts are current."

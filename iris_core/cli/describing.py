@@ -10,7 +10,7 @@ from iris_core.cli.listings import JOB_LIST, JOB_TASKS, TASK_ATTEMPTS, TASK_LIST
 from iris_core.cli.reads import job_ended, task_ended
 from iris_core.live.asked import asked
 from iris_core.live.columns import attempt_reason, exit_text, resources_text
-from iris_core.live.wording import band_text, job_band_text
+from iris_core.live.wording import band_text, job_band_text, outputs_text
 from iris_core.model.bands import PriorityBand, band_label
 from iris_core.model.resources import format_size
 from iris_core.model.states import job_label, task_label
@@ -120,7 +120,14 @@ def attempt_text(task: pb.TaskStatus, attempt: pb.AttemptStatus, how: output.For
     """One attempt of a task."""
     if how == "json":
         return (
-            output.as_json({"task_id": task.task_id, **TASK_ATTEMPTS.object(attempt), "current": attempt.current})
+            output.as_json(
+                {
+                    "task_id": task.task_id,
+                    **TASK_ATTEMPTS.object(attempt),
+                    "current": attempt.current,
+                    "outputs": as_object(attempt.outputs) if attempt.HasField("outputs") else None,
+                }
+            )
             + "\n"
         )
     lines = [
@@ -137,4 +144,6 @@ def attempt_text(task: pb.TaskStatus, attempt: pb.AttemptStatus, how: output.For
     reason = attempt_reason(attempt)
     if reason and reason != attempt.terminal_reason:
         lines.append(f"Error: {reason}")
+    if attempt.HasField("outputs"):
+        lines.append(f"Outputs: {outputs_text(attempt.outputs)}")
     return "".join(f"{one_line(line)}\n" for line in lines)

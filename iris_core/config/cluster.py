@@ -25,6 +25,7 @@ from iris_core.config.scale_groups import (
     parse_autoscaler,
     parse_scale_groups,
 )
+from iris_core.config.task_outputs import TaskOutputsConfig, parse_task_outputs
 from iris_core.contracts import UsageFailed
 from iris_core.model.errors import did_you_mean, shown
 from iris_core.model.ids import check_component
@@ -148,6 +149,7 @@ class ClusterConfig:
     user_budgets: tuple[BudgetTier, ...] = ()
     """Set at every start, in order."""
     budget_defaults: BudgetDefaults = field(default_factory=BudgetDefaults)
+    task_outputs: TaskOutputsConfig = field(default_factory=TaskOutputsConfig)
     unused: tuple[str, ...] = ()
     """Sections that are valid and that this release does not act on."""
 
@@ -234,15 +236,7 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
         raise top["platform"].wrong(
             f"expected exactly one of {', '.join(_PLATFORMS)}, found {', '.join(chosen) or 'none'}"
         )
-    for word in (
-        "worker_provider",
-        "kubernetes_provider",
-        "finelog",
-        "provisioning",
-        "peers",
-        "task_outputs",
-        "backends",
-    ):
+    for word in ("worker_provider", "kubernetes_provider", "finelog", "provisioning", "peers", "backends"):
         if word in top:
             top[word].mapping()
     defaults = _section(top, "defaults", _DEFAULTS)
@@ -284,19 +278,14 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
         endpoints=parse_endpoints(top["endpoints"]) if "endpoints" in top else {},
         user_budgets=budget_tiers(top["user_budgets"]) if "user_budgets" in top else (),
         budget_defaults=budget_defaults(defaults["user_budget"]) if "user_budget" in defaults else BudgetDefaults(),
+        task_outputs=parse_task_outputs(top["task_outputs"], _object_url)
+        if "task_outputs" in top
+        else TaskOutputsConfig(),
         unused=tuple(
             sorted(
                 word
                 for word in top
-                if word
-                in (
-                    "finelog",
-                    "peers",
-                    "task_outputs",
-                    "backends",
-                    "provisioning",
-                )
-                and not top[word].is_nothing
+                if word in ("finelog", "peers", "backends", "provisioning") and not top[word].is_nothing
             )
         )
         + (("defaults.autoscaler.scale_up_delay",) if "scale_up_delay" in autoscaler else ()),

@@ -18,7 +18,7 @@ from iris_core.model.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from iris_core.wire.gen.iris.v1.common_pb2 import Resources
+    from iris_core.wire.gen.iris.v1.common_pb2 import Resources, TaskOutputs
     from iris_core.wire.gen.iris.v1.controller_pb2 import AttemptStatus, JobStatus, TaskStatus
 
 NOTHING: Final = "-"
@@ -197,6 +197,19 @@ def task_reason(task: TaskStatus) -> str:
 def attempt_reason(attempt: AttemptStatus) -> str:
     """Why the attempt ended."""
     return attempt.error or attempt.terminal_reason
+
+
+def outputs_text(found: TaskOutputs) -> str:
+    """What became of an attempt's outputs, in one line; times as `when` writes them."""
+    from iris_core.wire.gen.iris.v1.common_pb2 import TaskOutputsStatus
+
+    word = TaskOutputsStatus.Name(found.status).removeprefix("TASK_OUTPUTS_STATUS_").lower()
+    if word != "uploaded":
+        return f"{word}: {found.error}" if found.error else word
+    left_out = f", {found.skipped:,} devices, sockets or FIFOs left out" if found.skipped else ""
+    until = f", kept until {when(found.expires_at_ms)}" if found.expires_at_ms else ""
+    sizes = f"{found.entries:,} entries of {format_size(found.total_bytes)}, {format_size(found.archive_bytes)} packed"
+    return f"{word}: {sizes}{left_out}{until}: {found.url}"
 
 
 def or_nothing(text: str) -> str:
