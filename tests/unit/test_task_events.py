@@ -131,7 +131,7 @@ def test_a_gang_says_which_mate_began_it() -> None:
     with world.batch() as o:
         assert kernel.assign_gang(o, JOB, [(0, "w1", "c" * 16), (1, "w2", "d" * 16)], world.now_ms)
     world.observe("c" * 16, TaskState.FAILED, "w1", exit_code=1)
-    assert world.of(f"{JOB}/1")[-1] == (1, "CoscheduledSiblingTerminated")
+    assert world.of(f"{JOB}/1")[-2:] == [(1, "CoscheduledSiblingTerminated"), (1, "Terminated")]
 
 
 def test_a_cancelled_job_and_tasks_that_never_began() -> None:
