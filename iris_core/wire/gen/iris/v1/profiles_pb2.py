@@ -24,37 +24,37 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16iris/v1/profiles.proto\x12\x07iris.v1\"\xd3\x01\n\x0eProfileOptions\x12\"\n\x04type\x18\x01 \x01(\x0e\x32\x14.iris.v1.ProfileType\x12\x18\n\x10\x64uration_seconds\x18\x02 \x01(\x05\x12&\n\x06\x66ormat\x18\x03 \x01(\x0e\x32\x16.iris.v1.ProfileFormat\x12\x0f\n\x07rate_hz\x18\x04 \x01(\x05\x12\x13\n\x06native\x18\x05 \x01(\x08H\x00\x88\x01\x01\x12\r\n\x05leaks\x18\x06 \x01(\x08\x12\x0e\n\x06locals\x18\x07 \x01(\x08\x12\x0b\n\x03pid\x18\x08 \x01(\x03\x42\t\n\x07_native\"\xfb\x02\n\rProfileRecord\x12\x12\n\nprofile_id\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\x17\n\nattempt_id\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x0b\x61ttempt_uid\x18\x04 \x01(\t\x12\r\n\x05vm_id\x18\x05 \x01(\t\x12\x16\n\x0e\x63\x61ptured_at_ms\x18\x06 \x01(\x03\x12\x18\n\x10\x64uration_seconds\x18\x07 \x01(\x05\x12\"\n\x04type\x18\x08 \x01(\x0e\x32\x14.iris.v1.ProfileType\x12&\n\x06\x66ormat\x18\t \x01(\x0e\x32\x16.iris.v1.ProfileFormat\x12(\n\x07trigger\x18\n \x01(\x0e\x32\x17.iris.v1.ProfileTrigger\x12\x12\n\nsize_bytes\x18\x0b \x01(\x03\x12\x0f\n\x07rate_hz\x18\x0c \x01(\x05\x12\x0e\n\x06native\x18\r \x01(\x08\x12\r\n\x05leaks\x18\x0e \x01(\x08\x12\x0e\n\x06locals\x18\x0f \x01(\x08\x42\r\n\x0b_attempt_id\"e\n\x0eProfileRequest\x12\x13\n\x0b\x61ttempt_uid\x18\x01 \x01(\t\x12(\n\x07options\x18\x02 \x01(\x0b\x32\x17.iris.v1.ProfileOptions\x12\x14\n\x0crequested_by\x18\x03 \x01(\t\"\x8b\x01\n\x0bProfilePart\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x0c\n\x04last\x18\x02 \x01(\x08\x12&\n\x06record\x18\x03 \x01(\x0b\x32\x16.iris.v1.ProfileRecord\x12\r\n\x05notes\x18\x04 \x03(\t\x12\r\n\x05\x65rror\x18\x05 \x01(\t\x12\x0c\n\x04hint\x18\x06 \x01(\t\x12\x0c\n\x04\x63ode\x18\x07 \x01(\t\"b\n\x12ProfileTaskRequest\x12\x0e\n\x06target\x18\x01 \x01(\t\x12(\n\x07options\x18\x02 \x01(\x0b\x32\x17.iris.v1.ProfileOptions\x12\x12\n\nrequest_id\x18\x64 \x01(\t\"b\n\x13ProfileTaskResponse\x12\x14\n\x0cprofile_data\x18\x01 \x01(\x0c\x12&\n\x06record\x18\x02 \x01(\x0b\x32\x16.iris.v1.ProfileRecord\x12\r\n\x05notes\x18\x03 \x03(\t\"\xbe\x01\n\x13ListProfilesRequest\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x0e\n\x06prefix\x18\x02 \x01(\t\x12#\n\x05types\x18\x03 \x03(\x0e\x32\x14.iris.v1.ProfileType\x12(\n\x07trigger\x18\x04 \x01(\x0e\x32\x17.iris.v1.ProfileTrigger\x12\x10\n\x08since_ms\x18\x05 \x01(\x03\x12\x11\n\tpage_size\x18\x06 \x01(\x05\x12\x13\n\x0blatest_only\x18\x07 \x01(\x08\"_\n\x14ListProfilesResponse\x12(\n\x08profiles\x18\x01 \x03(\x0b\x32\x16.iris.v1.ProfileRecord\x12\x0e\n\x06\x63\x61pped\x18\x02 \x01(\x08\x12\r\n\x05notes\x18\x03 \x03(\t\"\'\n\x11GetProfileRequest\x12\x12\n\nprofile_id\x18\x01 \x01(\t\"R\n\x12GetProfileResponse\x12&\n\x06record\x18\x01 \x01(\x0b\x32\x16.iris.v1.ProfileRecord\x12\x14\n\x0cprofile_data\x18\x02 \x01(\x0c*t\n\x0bProfileType\x12\x1c\n\x18PROFILE_TYPE_UNSPECIFIED\x10\x00\x12\x14\n\x10PROFILE_TYPE_CPU\x10\x01\x12\x17\n\x13PROFILE_TYPE_MEMORY\x10\x02\x12\x18\n\x14PROFILE_TYPE_THREADS\x10\x03*\xeb\x01\n\rProfileFormat\x12\x1e\n\x1aPROFILE_FORMAT_UNSPECIFIED\x10\x00\x12\x1d\n\x19PROFILE_FORMAT_SPEEDSCOPE\x10\x01\x12\x1d\n\x19PROFILE_FORMAT_FLAMEGRAPH\x10\x02\x12\x16\n\x12PROFILE_FORMAT_RAW\x10\x03\x12\x17\n\x13PROFILE_FORMAT_HTML\x10\x04\x12\x18\n\x14PROFILE_FORMAT_TABLE\x10\x05\x12\x18\n\x14PROFILE_FORMAT_STATS\x10\x06\x12\x17\n\x13PROFILE_FORMAT_TEXT\x10\x07*n\n\x0eProfileTrigger\x12\x1f\n\x1bPROFILE_TRIGGER_UNSPECIFIED\x10\x00\x12\x1d\n\x19PROFILE_TRIGGER_ON_DEMAND\x10\x01\x12\x1c\n\x18PROFILE_TRIGGER_PERIODIC\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16iris/v1/profiles.proto\x12\x07iris.v1\"\xd3\x01\n\x0eProfileOptions\x12\"\n\x04type\x18\x01 \x01(\x0e\x32\x14.iris.v1.ProfileType\x12\x18\n\x10\x64uration_seconds\x18\x02 \x01(\x05\x12&\n\x06\x66ormat\x18\x03 \x01(\x0e\x32\x16.iris.v1.ProfileFormat\x12\x0f\n\x07rate_hz\x18\x04 \x01(\x05\x12\x13\n\x06native\x18\x05 \x01(\x08H\x00\x88\x01\x01\x12\r\n\x05leaks\x18\x06 \x01(\x08\x12\x0e\n\x06locals\x18\x07 \x01(\x08\x12\x0b\n\x03pid\x18\x08 \x01(\x03\x42\t\n\x07_native\"\x90\x03\n\rProfileRecord\x12\x12\n\nprofile_id\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\x17\n\nattempt_id\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x0b\x61ttempt_uid\x18\x04 \x01(\t\x12\r\n\x05vm_id\x18\x05 \x01(\t\x12\x16\n\x0e\x63\x61ptured_at_ms\x18\x06 \x01(\x03\x12\x18\n\x10\x64uration_seconds\x18\x07 \x01(\x05\x12\"\n\x04type\x18\x08 \x01(\x0e\x32\x14.iris.v1.ProfileType\x12&\n\x06\x66ormat\x18\t \x01(\x0e\x32\x16.iris.v1.ProfileFormat\x12(\n\x07trigger\x18\n \x01(\x0e\x32\x17.iris.v1.ProfileTrigger\x12\x12\n\nsize_bytes\x18\x0b \x01(\x03\x12\x0f\n\x07rate_hz\x18\x0c \x01(\x05\x12\x0e\n\x06native\x18\r \x01(\x08\x12\r\n\x05leaks\x18\x0e \x01(\x08\x12\x0e\n\x06locals\x18\x0f \x01(\x08\x12\x13\n\x0bincarnation\x18\x10 \x01(\x03\x42\r\n\x0b_attempt_id\"e\n\x0eProfileRequest\x12\x13\n\x0b\x61ttempt_uid\x18\x01 \x01(\t\x12(\n\x07options\x18\x02 \x01(\x0b\x32\x17.iris.v1.ProfileOptions\x12\x14\n\x0crequested_by\x18\x03 \x01(\t\"\x8b\x01\n\x0bProfilePart\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x0c\n\x04last\x18\x02 \x01(\x08\x12&\n\x06record\x18\x03 \x01(\x0b\x32\x16.iris.v1.ProfileRecord\x12\r\n\x05notes\x18\x04 \x03(\t\x12\r\n\x05\x65rror\x18\x05 \x01(\t\x12\x0c\n\x04hint\x18\x06 \x01(\t\x12\x0c\n\x04\x63ode\x18\x07 \x01(\t\"b\n\x12ProfileTaskRequest\x12\x0e\n\x06target\x18\x01 \x01(\t\x12(\n\x07options\x18\x02 \x01(\x0b\x32\x17.iris.v1.ProfileOptions\x12\x12\n\nrequest_id\x18\x64 \x01(\t\"b\n\x13ProfileTaskResponse\x12\x14\n\x0cprofile_data\x18\x01 \x01(\x0c\x12&\n\x06record\x18\x02 \x01(\x0b\x32\x16.iris.v1.ProfileRecord\x12\r\n\x05notes\x18\x03 \x03(\t\"\xd7\x01\n\x13ListProfilesRequest\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x0e\n\x06prefix\x18\x02 \x01(\t\x12#\n\x05types\x18\x03 \x03(\x0e\x32\x14.iris.v1.ProfileType\x12(\n\x07trigger\x18\x04 \x01(\x0e\x32\x17.iris.v1.ProfileTrigger\x12\x10\n\x08since_ms\x18\x05 \x01(\x03\x12\x11\n\tpage_size\x18\x06 \x01(\x05\x12\x13\n\x0blatest_only\x18\x07 \x01(\x08\x12\x17\n\x0fmin_incarnation\x18\x08 \x01(\x03\"_\n\x14ListProfilesResponse\x12(\n\x08profiles\x18\x01 \x03(\x0b\x32\x16.iris.v1.ProfileRecord\x12\x0e\n\x06\x63\x61pped\x18\x02 \x01(\x08\x12\r\n\x05notes\x18\x03 \x03(\t\"\'\n\x11GetProfileRequest\x12\x12\n\nprofile_id\x18\x01 \x01(\t\"R\n\x12GetProfileResponse\x12&\n\x06record\x18\x01 \x01(\x0b\x32\x16.iris.v1.ProfileRecord\x12\x14\n\x0cprofile_data\x18\x02 \x01(\x0c*t\n\x0bProfileType\x12\x1c\n\x18PROFILE_TYPE_UNSPECIFIED\x10\x00\x12\x14\n\x10PROFILE_TYPE_CPU\x10\x01\x12\x17\n\x13PROFILE_TYPE_MEMORY\x10\x02\x12\x18\n\x14PROFILE_TYPE_THREADS\x10\x03*\xeb\x01\n\rProfileFormat\x12\x1e\n\x1aPROFILE_FORMAT_UNSPECIFIED\x10\x00\x12\x1d\n\x19PROFILE_FORMAT_SPEEDSCOPE\x10\x01\x12\x1d\n\x19PROFILE_FORMAT_FLAMEGRAPH\x10\x02\x12\x16\n\x12PROFILE_FORMAT_RAW\x10\x03\x12\x17\n\x13PROFILE_FORMAT_HTML\x10\x04\x12\x18\n\x14PROFILE_FORMAT_TABLE\x10\x05\x12\x18\n\x14PROFILE_FORMAT_STATS\x10\x06\x12\x17\n\x13PROFILE_FORMAT_TEXT\x10\x07*n\n\x0eProfileTrigger\x12\x1f\n\x1bPROFILE_TRIGGER_UNSPECIFIED\x10\x00\x12\x1d\n\x19PROFILE_TRIGGER_ON_DEMAND\x10\x01\x12\x1c\n\x18PROFILE_TRIGGER_PERIODIC\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'iris.v1.profiles_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PROFILETYPE']._serialized_start=1491
-  _globals['_PROFILETYPE']._serialized_end=1607
-  _globals['_PROFILEFORMAT']._serialized_start=1610
-  _globals['_PROFILEFORMAT']._serialized_end=1845
-  _globals['_PROFILETRIGGER']._serialized_start=1847
-  _globals['_PROFILETRIGGER']._serialized_end=1957
+  _globals['_PROFILETYPE']._serialized_start=1537
+  _globals['_PROFILETYPE']._serialized_end=1653
+  _globals['_PROFILEFORMAT']._serialized_start=1656
+  _globals['_PROFILEFORMAT']._serialized_end=1891
+  _globals['_PROFILETRIGGER']._serialized_start=1893
+  _globals['_PROFILETRIGGER']._serialized_end=2003
   _globals['_PROFILEOPTIONS']._serialized_start=36
   _globals['_PROFILEOPTIONS']._serialized_end=247
   _globals['_PROFILERECORD']._serialized_start=250
-  _globals['_PROFILERECORD']._serialized_end=629
-  _globals['_PROFILEREQUEST']._serialized_start=631
-  _globals['_PROFILEREQUEST']._serialized_end=732
-  _globals['_PROFILEPART']._serialized_start=735
-  _globals['_PROFILEPART']._serialized_end=874
-  _globals['_PROFILETASKREQUEST']._serialized_start=876
-  _globals['_PROFILETASKREQUEST']._serialized_end=974
-  _globals['_PROFILETASKRESPONSE']._serialized_start=976
-  _globals['_PROFILETASKRESPONSE']._serialized_end=1074
-  _globals['_LISTPROFILESREQUEST']._serialized_start=1077
-  _globals['_LISTPROFILESREQUEST']._serialized_end=1267
-  _globals['_LISTPROFILESRESPONSE']._serialized_start=1269
-  _globals['_LISTPROFILESRESPONSE']._serialized_end=1364
-  _globals['_GETPROFILEREQUEST']._serialized_start=1366
-  _globals['_GETPROFILEREQUEST']._serialized_end=1405
-  _globals['_GETPROFILERESPONSE']._serialized_start=1407
-  _globals['_GETPROFILERESPONSE']._serialized_end=1489
+  _globals['_PROFILERECORD']._serialized_end=650
+  _globals['_PROFILEREQUEST']._serialized_start=652
+  _globals['_PROFILEREQUEST']._serialized_end=753
+  _globals['_PROFILEPART']._serialized_start=756
+  _globals['_PROFILEPART']._serialized_end=895
+  _globals['_PROFILETASKREQUEST']._serialized_start=897
+  _globals['_PROFILETASKREQUEST']._serialized_end=995
+  _globals['_PROFILETASKRESPONSE']._serialized_start=997
+  _globals['_PROFILETASKRESPONSE']._serialized_end=1095
+  _globals['_LISTPROFILESREQUEST']._serialized_start=1098
+  _globals['_LISTPROFILESREQUEST']._serialized_end=1313
+  _globals['_LISTPROFILESRESPONSE']._serialized_start=1315
+  _globals['_LISTPROFILESRESPONSE']._serialized_end=1410
+  _globals['_GETPROFILEREQUEST']._serialized_start=1412
+  _globals['_GETPROFILEREQUEST']._serialized_end=1451
+  _globals['_GETPROFILERESPONSE']._serialized_start=1453
+  _globals['_GETPROFILERESPONSE']._serialized_end=1535
 # @@protoc_insertion_point(module_scope)

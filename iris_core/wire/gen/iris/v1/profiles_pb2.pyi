@@ -67,7 +67,7 @@ class ProfileOptions(_message.Message):
     def __init__(self, type: _Optional[_Union[ProfileType, str]] = ..., duration_seconds: _Optional[int] = ..., format: _Optional[_Union[ProfileFormat, str]] = ..., rate_hz: _Optional[int] = ..., native: _Optional[bool] = ..., leaks: _Optional[bool] = ..., locals: _Optional[bool] = ..., pid: _Optional[int] = ...) -> None: ...
 
 class ProfileRecord(_message.Message):
-    __slots__ = ("profile_id", "source", "attempt_id", "attempt_uid", "vm_id", "captured_at_ms", "duration_seconds", "type", "format", "trigger", "size_bytes", "rate_hz", "native", "leaks", "locals")
+    __slots__ = ("profile_id", "source", "attempt_id", "attempt_uid", "vm_id", "captured_at_ms", "duration_seconds", "type", "format", "trigger", "size_bytes", "rate_hz", "native", "leaks", "locals", "incarnation")
     PROFILE_ID_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
@@ -83,6 +83,7 @@ class ProfileRecord(_message.Message):
     NATIVE_FIELD_NUMBER: _ClassVar[int]
     LEAKS_FIELD_NUMBER: _ClassVar[int]
     LOCALS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     profile_id: str
     source: str
     attempt_id: int
@@ -98,7 +99,8 @@ class ProfileRecord(_message.Message):
     native: bool
     leaks: bool
     locals: bool
-    def __init__(self, profile_id: _Optional[str] = ..., source: _Optional[str] = ..., attempt_id: _Optional[int] = ..., attempt_uid: _Optional[str] = ..., vm_id: _Optional[str] = ..., captured_at_ms: _Optional[int] = ..., duration_seconds: _Optional[int] = ..., type: _Optional[_Union[ProfileType, str]] = ..., format: _Optional[_Union[ProfileFormat, str]] = ..., trigger: _Optional[_Union[ProfileTrigger, str]] = ..., size_bytes: _Optional[int] = ..., rate_hz: _Optional[int] = ..., native: _Optional[bool] = ..., leaks: _Optional[bool] = ..., locals: _Optional[bool] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, profile_id: _Optional[str] = ..., source: _Optional[str] = ..., attempt_id: _Optional[int] = ..., attempt_uid: _Optional[str] = ..., vm_id: _Optional[str] = ..., captured_at_ms: _Optional[int] = ..., duration_seconds: _Optional[int] = ..., type: _Optional[_Union[ProfileType, str]] = ..., format: _Optional[_Union[ProfileFormat, str]] = ..., trigger: _Optional[_Union[ProfileTrigger, str]] = ..., size_bytes: _Optional[int] = ..., rate_hz: _Optional[int] = ..., native: _Optional[bool] = ..., leaks: _Optional[bool] = ..., locals: _Optional[bool] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class ProfileRequest(_message.Message):
     __slots__ = ("attempt_uid", "options", "requested_by")
@@ -149,7 +151,7 @@ class ProfileTaskResponse(_message.Message):
     def __init__(self, profile_data: _Optional[bytes] = ..., record: _Optional[_Union[ProfileRecord, _Mapping]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListProfilesRequest(_message.Message):
-    __slots__ = ("source", "prefix", "types", "trigger", "since_ms", "page_size", "latest_only")
+    __slots__ = ("source", "prefix", "types", "trigger", "since_ms", "page_size", "latest_only", "min_incarnation")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     PREFIX_FIELD_NUMBER: _ClassVar[int]
     TYPES_FIELD_NUMBER: _ClassVar[int]
@@ -157,6 +159,7 @@ class ListProfilesRequest(_message.Message):
     SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     LATEST_ONLY_FIELD_NUMBER: _ClassVar[int]
+    MIN_INCARNATION_FIELD_NUMBER: _ClassVar[int]
     source: str
     prefix: str
     types: _containers.RepeatedScalarFieldContainer[ProfileType]
@@ -164,7 +167,8 @@ class ListProfilesRequest(_message.Message):
     since_ms: int
     page_size: int
     latest_only: bool
-    def __init__(self, source: _Optional[str] = ..., prefix: _Optional[str] = ..., types: _Optional[_Iterable[_Union[ProfileType, str]]] = ..., trigger: _Optional[_Union[ProfileTrigger, str]] = ..., since_ms: _Optional[int] = ..., page_size: _Optional[int] = ..., latest_only: _Optional[bool] = ...) -> None: ...
+    min_incarnation: int
+    def __init__(self, source: _Optional[str] = ..., prefix: _Optional[str] = ..., types: _Optional[_Iterable[_Union[ProfileType, str]]] = ..., trigger: _Optional[_Union[ProfileTrigger, str]] = ..., since_ms: _Optional[int] = ..., page_size: _Optional[int] = ..., latest_only: _Optional[bool] = ..., min_incarnation: _Optional[int] = ...) -> None: ...
 
 class ListProfilesResponse(_message.Message):
     __slots__ = ("profiles", "capped", "notes")

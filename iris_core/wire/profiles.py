@@ -1,0 +1,58 @@
+"""What the kinds and formats of profiles are called in commands, SQL and file names.
+
+The numbers of the wire are met in one place, so that a profile is called the same wherever it is shown. Must never know how one
+is taken.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from iris_core.wire.gen.iris.v1 import profiles_pb2 as pb
+
+TYPES: Final[dict[int, str]] = {
+    pb.PROFILE_TYPE_CPU: "cpu",
+    pb.PROFILE_TYPE_MEMORY: "memory",
+    pb.PROFILE_TYPE_THREADS: "thread",
+}
+"""As the column `type` of `iris.profile` has them (cli-auth-logs §3.9)."""
+
+FORMATS: Final[dict[int, str]] = {
+    pb.PROFILE_FORMAT_SPEEDSCOPE: "speedscope",
+    pb.PROFILE_FORMAT_FLAMEGRAPH: "flamegraph",
+    pb.PROFILE_FORMAT_RAW: "raw",
+    pb.PROFILE_FORMAT_HTML: "html",
+    pb.PROFILE_FORMAT_TABLE: "table",
+    pb.PROFILE_FORMAT_STATS: "stats",
+    pb.PROFILE_FORMAT_TEXT: "text",
+}
+TRIGGERS: Final[dict[int, str]] = {
+    pb.PROFILE_TRIGGER_ON_DEMAND: "on_demand",
+    pb.PROFILE_TRIGGER_PERIODIC: "periodic",
+}
+
+_SUFFIXES: Final[dict[str, str]] = {
+    "speedscope": "speedscope.json",
+    "flamegraph": "svg",
+    "html": "html",
+    "table": "txt",
+    "stats": "json",
+    "text": "txt",
+}
+
+
+def number_of(words: dict[int, str], word: str) -> int:
+    """The wire's number of a word, 0 if it is none of them."""
+    return next((number for number, known in words.items() if known == word), 0)
+
+
+def suffix(kind: int, shape: int) -> str:
+    """The end of a file's name, without its dot: `speedscope.json`."""
+    if shape == pb.PROFILE_FORMAT_RAW:
+        return "txt" if kind == pb.PROFILE_TYPE_CPU else "bin"
+    return _SUFFIXES.get(FORMATS.get(shape, ""), "bin")
+
+
+def is_text(kind: int, shape: int) -> bool:
+    """Whether it is meant to be read on a terminal."""
+    return suffix(kind, shape) == "txt"
