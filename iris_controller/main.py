@@ -78,6 +78,8 @@ def serve(
         raise UsageFailed("--fresh and --checkpoint-path exclude each other")
     from iris_controller import serve as daemon
 
+    if state_dir == "":
+        raise UsageFailed("--state-dir is empty", hint="leave it out for the default")
     if state_dir:
         folder = Path(state_dir)
     elif dry_run:

@@ -5,6 +5,7 @@ The inner ones listen on loopback with ports of their own; only the public port 
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 import grpc
@@ -89,7 +90,9 @@ class Servers:
         except OSError as error:
             raise BootFailed(
                 f"cannot listen: {error.strerror or error}",
-                hint="choose another with --port, or stop what holds it",
+                hint="choose another with --port, or stop what holds it"
+                if error.errno == errno.EADDRINUSE
+                else "give --host an address of this machine",
             ) from error
         await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
 

@@ -5,6 +5,7 @@ which becomes a controller.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -85,14 +86,15 @@ def start(session: Session, local: bool, fresh: bool, workers: int) -> int:
 
 
 def _keep(session: Session, cluster: Any, request: StopRequest, workers: int, state_dir: Path) -> int:
-    from iris_core.connect.local import LocalEndpoint, remove_endpoint, write_endpoint
+    from iris_core.connect.local import LocalEndpoint, process_start, remove_endpoint, write_endpoint
 
     say = session.diagnostics.note
     pids: list[int] = []
+    keeper = os.getpid(), process_start(os.getpid()) or 0
 
     def changed(running: Any) -> None:
         pids.append(running.pid)
-        write_endpoint(LocalEndpoint(running.url, running.pid, running.start, running.boot_id))
+        write_endpoint(LocalEndpoint(running.url, running.pid, running.start, running.boot_id, *keeper))
 
     failed: IrisError | None = None
     try:

@@ -31,6 +31,9 @@ class LocalEndpoint:
     """Start of that process in clock ticks since boot."""
     boot_id: str
     """Of the controller."""
+    keeper_pid: int = 0
+    """The process that starts the controller again when it dies, 0 = none."""
+    keeper_start: int = 0
 
 
 def endpoint_file() -> Path:
@@ -70,15 +73,23 @@ def remove_endpoint(pid: int) -> None:
 def _read() -> LocalEndpoint | None:
     try:
         fields = json.loads(endpoint_file().read_bytes())
-        return LocalEndpoint(str(fields["url"]), int(fields["pid"]), int(fields["start"]), str(fields["boot_id"]))
+        keeper = int(fields.get("keeper_pid", 0)), int(fields.get("keeper_start", 0))
+        return LocalEndpoint(
+            str(fields["url"]), int(fields["pid"]), int(fields["start"]), str(fields["boot_id"]), *keeper
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def running_endpoint() -> LocalEndpoint | None:
-    """The running local cluster, None if there is none: no record, or its process is gone."""
+    """The running local cluster, None if there is none: no record, or its processes are gone. Between the death of a
+    controller and its next start its keeper lives on, and so does the cluster.
+    """
     found = _read()
-    return found if found is not None and process_start(found.pid) == found.start else None
+    if found is None:
+        return None
+    kept = found.keeper_pid > 0 and process_start(found.keeper_pid) == found.keeper_start
+    return found if kept or process_start(found.pid) == found.start else None
 
 
 def require_endpoint() -> LocalEndpoint:

@@ -114,6 +114,16 @@ def test_a_record_whose_process_is_gone_or_another_counts_as_nothing() -> None:
     assert running_endpoint() is None
 
 
+def test_a_cluster_whose_controller_is_being_started_again_still_runs() -> None:
+    own = process_start(os.getpid())
+    assert own is not None
+    dead = LocalEndpoint("http://127.0.0.1:4", 2**22 + 1, 1, "b", os.getpid(), own)
+    write_endpoint(dead)
+    assert running_endpoint() == dead
+    write_endpoint(LocalEndpoint("http://127.0.0.1:4", 2**22 + 1, 1, "b", os.getpid(), own + 1))
+    assert running_endpoint() is None
+
+
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"url": 1}', json.dumps({"url": "u", "pid": "x", "start": 1, "boot_id": ""})]
 )
