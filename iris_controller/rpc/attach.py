@@ -56,6 +56,8 @@ class WorkerSessions:
         self._posted: set[str] = set()
         """Workers with a health command on its way: a second would say the same."""
         self._requests = itertools.count(1)
+        self.on_capture: Callable[[str, worker_pb2.ProfileCapture], None] | None = None
+        """Takes the profiles that workers send by themselves."""
         self.ignored_observations = 0
         loop.on_commit(self._committed)
 
@@ -118,6 +120,7 @@ class WorkerSessions:
                 dead_after_ms=dead_after_ms,
                 heartbeat_ms=max(50, dead_after_ms // 10),
                 log_addresses=self._dispatch.log_addresses(),
+                profile_interval_ms=self._dispatch.profile_interval_ms,
                 task_outputs=self._dispatch.task_outputs,
             )
         )
@@ -228,9 +231,9 @@ class WorkerSessions:
                 self._shippers[session.worker_id] = (beat.shipper, self._clock())
             self._assess(session.worker_id)
         elif kind == "reply":
-            waiting = session.waiting.pop(message.reply.request_id, None)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(message.reply)
+            session.replied(message.reply)
+        elif kind == "capture" and self.on_capture is not None:
+            self.on_capture(session.worker_id, message.capture)
 
     def _report(self, session: Session, report: worker_pb2.WorkerReport) -> None:
         session.applied = max(session.applied, report.applied_generation)
@@ -407,7 +410,10 @@ class WorkerSessions:
                 "DEADLINE_EXCEEDED", f"worker {worker_id} did not answer within {timeout_s:.0f} s", code="worker_silent"
             ) from None
         finally:
-            session.waiting.pop(number, None)
+            left = session.waiting.pop(number, None) is not None
+            if left and request.HasField("profile") and not session.closed:
+                # Nobody waits for it any more: the profiler should not slow its target for nothing.
+                session.send(worker_pb2.AttachResponse(request=worker_pb2.WorkerRequest(give_up=number)))
 
 
 def process_request() -> worker_pb2.WorkerRequest:

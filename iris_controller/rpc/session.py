@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from iris_controller.loop import ControllerLoop
 from iris_controller.rpc.errors import unavailable
 from iris_controller.rpc.hello import TERMINAL_NUMBERS
+from iris_controller.rpc.roles import MAX_MESSAGE_BYTES
 from iris_controller.state import kernel
 from iris_controller.state.desired import desired_for
 from iris_controller.state.records import Attempt, Job
@@ -44,6 +45,8 @@ class Dispatch:
     cluster: str
     dead_after_s: float
     task_outputs: worker_pb2.TaskOutputsPolicy = field(default_factory=worker_pb2.TaskOutputsPolicy)
+    profile_interval_ms: int = 0
+    """Between two looks of a worker's periodic profiles, 0 = none."""
 
 
 Shape = list[tuple[str, str, int]]
@@ -83,6 +86,8 @@ class Session:
         self._tidying: asyncio.TimerHandle | None = None
         self._tidy = False
         self.waiting: dict[int, asyncio.Future[worker_pb2.WorkerReply]] = {}
+        self._parts: dict[int, list[bytes]] = {}
+        """Of answers that come in parts."""
         self.closed = False
 
     @property
@@ -140,6 +145,26 @@ class Session:
         if self._tidying is not None:
             self._tidying.cancel()
             self._tidying = None
+
+    def replied(self, reply: worker_pb2.WorkerReply) -> None:
+        """Takes in an answer, or a part of one."""
+        number = reply.request_id
+        if number not in self.waiting:
+            self._parts.pop(number, None)
+            return
+        if reply.HasField("profile") and not reply.error:
+            parts = self._parts.setdefault(number, [])
+            parts.append(reply.profile.data)
+            if sum(map(len, parts)) > MAX_MESSAGE_BYTES:
+                reply = worker_pb2.WorkerReply(error="the answer is too large")
+            elif not reply.profile.last:
+                return
+            else:
+                reply.profile.data = b"".join(parts)
+        self._parts.pop(number, None)
+        waiting = self.waiting.pop(number)
+        if not waiting.done():
+            waiting.set_result(reply)
 
     def close(self) -> None:
         self.closed = True

@@ -18,6 +18,7 @@ import grpc
 
 from iris_controller.worker.bundles import CannotFetch
 from iris_controller.worker.config import read_token
+from iris_controller.worker.profiling.answering import pieces
 from iris_core.wire.gen.iris.v1 import worker_pb2
 from iris_core.wire.services import method
 
@@ -38,6 +39,9 @@ _GOOD_S = 2.0
 _AWAY = frozenset({"UNAVAILABLE", "CANCELLED", "UNKNOWN", "INTERNAL"})
 """What a call ends with when its controller goes away in the middle of it."""
 _MAX_MESSAGE = 128 * 1024 * 1024
+_PROFILE = "profile request"
+_CAPTURES = 16
+"""So many periodic profiles wait for a slow stream; the oldest of more give way."""
 
 Request = worker_pb2.AttachRequest
 
@@ -111,12 +115,20 @@ class Attachment:
         self._welcomed = welcomed
         self._wake = asyncio.Event()
         self._replies: deque[worker_pb2.WorkerReply] = deque()
-        self._answering: set[asyncio.Task[None]] = set()
+        self._answering: dict[int, asyncio.Task[None]] = {}
+        self._captures: deque[worker_pb2.ProfileCapture] = deque(maxlen=_CAPTURES)
         self._told = ""
 
     def wake(self) -> None:
         """There is something to send."""
         self._wake.set()
+
+    def capture(self, taken: worker_pb2.ProfileCapture) -> bool:
+        """Sends a profile that nobody asked for. Returns False when an older one had to go: the stream does not keep up."""
+        full = len(self._captures) == _CAPTURES
+        self._captures.append(taken)
+        self._wake.set()
+        return not full
 
     def say_stopping(self) -> None:
         """Tells the controller, at once and from now on, that this worker ends and takes nothing new."""
@@ -187,6 +199,8 @@ class Attachment:
         finally:
             writing.cancel()
             reading.cancel()
+            for asked in [task for task in self._answering.values() if task.get_name() == _PROFILE]:
+                asked.cancel()  # its answer could go nowhere
             results = await asyncio.gather(writing, reading, return_exceptions=True)
         for result in reversed(results):
             if isinstance(result, Exception):
@@ -205,13 +219,25 @@ class Attachment:
                 case "ack":
                     self._agent.ack(message.ack.seq)
                 case "request":
-                    task = asyncio.create_task(self._reply(message.request), name="request")
-                    self._answering.add(task)
-                    task.add_done_callback(self._answering.discard)
+                    self._asked(message.request)
                 case "rejected":
                     self._rejected(message.rejected)
                 case other:
                     _log.warning("a message of kind %s is not understood", other)
+
+    def _asked(self, request: worker_pb2.WorkerRequest) -> None:
+        kind = request.WhichOneof("request")
+        if kind == "give_up":
+            if (given_up := self._answering.get(request.give_up)) is not None:
+                given_up.cancel()
+            return
+        task = asyncio.create_task(self._reply(request), name=_PROFILE if kind == "profile" else "request")
+        self._answering[request.request_id] = task
+        task.add_done_callback(lambda _: self._answered(request.request_id, task))
+
+    def _answered(self, number: int, task: asyncio.Task[None]) -> None:
+        if self._answering.get(number) is task:
+            del self._answering[number]
 
     async def _reply(self, request: worker_pb2.WorkerRequest) -> None:
         try:
@@ -220,7 +246,7 @@ class Attachment:
             _log.exception("request %d failed", request.request_id)
             reply = worker_pb2.WorkerReply(error=f"the worker failed: {type(error).__name__}: {error}")
         reply.request_id = request.request_id
-        self._replies.append(reply)
+        self._replies.extend(pieces(reply))
         self._wake.set()
 
     async def _write(self, call: grpc.aio.StreamStreamCall[Any, Any], welcome: worker_pb2.Welcome) -> None:
@@ -247,6 +273,13 @@ class Attachment:
                 continue
             while self._replies:
                 await call.write(Request(reply=self._replies.popleft()))
+                if self._replies and loop.time() >= next_beat:
+                    self._wake.set()
+                    break
+            if self._captures and not self._replies:
+                await call.write(Request(capture=self._captures.popleft()))
+                if self._captures:
+                    self._wake.set()
             report = self._agent.report()
             if report.observations or report.applied_generation != applied:
                 applied = report.applied_generation

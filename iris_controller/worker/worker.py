@@ -23,17 +23,21 @@ from iris_controller.worker.agent import Agent, missing
 from iris_controller.worker.attempt import Host
 from iris_controller.worker.bundles import Bundles
 from iris_controller.worker.config import EXIT_IDLE, EXIT_OK, EXIT_REJECTED, GRACE_S, hostname, now_ms, reason
+from iris_controller.worker.profiling import answering
+from iris_controller.worker.profiling.periodic import Periodic
+from iris_controller.worker.profiling.taking import Profiler
 from iris_controller.worker.ship import Shipper
 from iris_controller.worker.spool import Spool
 from iris_controller.worker.sweep import sweep
 from iris_controller.worker.table import ProcessTable
-from iris_core.wire.gen.iris.v1 import common_pb2, worker_pb2
+from iris_core.wire.gen.iris.v1 import common_pb2, profiles_pb2, worker_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from iris_controller.worker.config import WorkerConfig
     from iris_controller.worker.ownlog import SpoolHandler
+    from iris_controller.worker.profiling.taking import Taken, Target
     from iris_controller.worker.records import AttemptRecord
 
 _log = logging.getLogger("iris.worker")
@@ -61,16 +65,18 @@ class Worker:
         self._records = records.Records(config.cache_dir)
         self._table = ProcessTable()
         self._meter = status.Meter()
+        self._profiler = Profiler()
+        self._periodic = Periodic(self._profiler, self._profiled, self._captured)
         self._cgroups: cgroups.Cgroups | None = None
         self._attachment: attach.Attachment | None = None
         self._lock = -1
+        self._outputs_policy = worker_pb2.TaskOutputsPolicy()
         self._health_port = 0
         self._signals = 0
         self._asked_to_stop = asyncio.Event()
 
     def _wake(self) -> None:
         if self._attachment is not None:
-        self._outputs_policy = worker_pb2.TaskOutputsPolicy()
             self._attachment.wake()
 
     # Start --------------------------------------------------------------------------------------------------------
@@ -154,13 +160,13 @@ class Worker:
             cgroups=self._cgroups,
             table=self._table,
             changed=self._agent.changed,
+            outputs_policy=lambda: self._outputs_policy,
         )
         self._agent.start(host, told)
         try:
             server, self._health_port = await health.serve(config.health_port, self._health)
         except OSError as error:
             raise CannotRun(f"cannot listen on 127.0.0.1:{config.health_port}: {reason(error)}") from None
-            outputs_policy=lambda: self._outputs_policy,
         audit(
             "worker_started", config.worker_id, "process", boot=self.boot_id, pid=os.getpid(),
             enforcement=self._enforcement, left=len(left),
@@ -183,6 +189,7 @@ class Worker:
             _guarded("remove stray folders", lambda: self._remove_strays({record.uid for record in left})),
             _guarded("ship lines", self._shipper.run),
             _guarded("poll memory", self._poll),
+            _guarded("periodic profiles", self._periodic.run),
         ]
         try:
             return await self._until_end()
@@ -293,6 +300,8 @@ class Worker:
         }
 
     def _welcomed(self, welcome: worker_pb2.Welcome) -> None:
+        self._outputs_policy = welcome.task_outputs
+        self._periodic.interval_s = welcome.profile_interval_ms / 1000
         self._shipper.reach(attach.log_targets(welcome.log_addresses, self._config.controller))
 
     def _hello(self) -> worker_pb2.WorkerHello:
@@ -300,8 +309,6 @@ class Worker:
         hello = worker_pb2.WorkerHello(
             worker_id=config.worker_id,
             boot_id=self.boot_id,
-        self._outputs_policy = welcome.task_outputs
-        self._periodic.interval_s = welcome.profile_interval_ms / 1000
             pid=os.getpid(),
             hostname=hostname(),
             address=f"127.0.0.1:{self._health_port}",
@@ -346,8 +353,33 @@ class Worker:
                 if attempt is None or attempt.done:
                     return worker_pb2.WorkerReply(error="the attempt is not running on this worker")
                 return worker_pb2.WorkerReply(process=await status.of_attempt(attempt, self._meter))
+            case "profile":
+                return await self._profile(request.profile)
             case other:
                 return worker_pb2.WorkerReply(error=f"this worker does not know requests of kind {other}")
+
+    async def _profile(self, asked: profiles_pb2.ProfileRequest) -> worker_pb2.WorkerReply:
+        worker_id = self._config.worker_id
+        target = answering.itself(f"/system/worker/{worker_id}", worker_id)
+        if asked.attempt_uid:
+            attempt = self._agent.attempts.get(asked.attempt_uid)
+            if attempt is None or not attempt.running:
+                return worker_pb2.WorkerReply(error="the attempt is not running on this worker")
+            target = answering.of_attempt(attempt, worker_id)
+        part = await answering.answer(self._profiler, target, asked.options, asked.requested_by)
+        return worker_pb2.WorkerReply(profile=part)
+
+    def _profiled(self) -> list[Target]:
+        """What the periodic loop looks at: the running attempts."""
+        running = [found for found in self._agent.attempts.values() if found.running]
+        return [answering.of_attempt(attempt, self._config.worker_id) for attempt in running]
+
+    def _captured(self, taken: Taken) -> None:
+        assert self._attachment is not None
+        if not self._attachment.attached:
+            return  # the next round sees what it looks like then
+        if not self._attachment.capture(worker_pb2.ProfileCapture(record=taken.record, data=taken.data)):
+            _log.warning("a periodic profile is lost: the controller does not take them in as fast as they come")
 
     def _own_status(self) -> common_pb2.ProcessInfo:
         info = own_process(f"/system/worker/{self._config.worker_id}", self.boot_id)
