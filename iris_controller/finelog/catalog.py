@@ -21,6 +21,7 @@ from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any
 
 from iris_controller.finelog.disk import sync_folder, write_atomically
+from iris_controller.finelog.steps import reached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -30,6 +31,8 @@ log = logging.getLogger("iris.finelog")
 
 FORMAT = 1
 FILE_NAME = "catalog.json"
+LOG = "log"
+"""The table of the log lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +98,9 @@ class Catalog:
         self._writing = Lock()
         self._held: Counter[int] = Counter()
         self._doomed: list[tuple[int, Path]] = []
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._revision, self._tables = self._load()
-        self._clean()
+        self._revision, self._tables = self._load() if folder.is_dir() else (0, {})
+        if folder.is_dir():
+            self._clean()
 
     @property
     def revision(self) -> int:
@@ -128,14 +131,16 @@ class Catalog:
         add: Iterable[Segment] = (),
         remove: Iterable[Segment] = (),
         *,
+        replaces: Iterable[Path] = (),
         applied: Callable[[], None] | None = None,
     ) -> int:
         """Adds and removes segments in one durable step and returns the revision.
 
-        `applied` is called when readers are about to see it. Removed files go when no snapshot names them. Raises OSError: nothing
-        changed. Raises ValueError: segments would overlap.
+        `applied` is called when readers are about to see it. Removed segments, and other files that `add` stands for now (`replaces`),
+        go when no snapshot from before is held any more. Raises OSError: nothing changed. Raises ValueError: segments would overlap.
         """
         gone = {segment.name for segment in remove}
+        files = [*(self.folder_of(table) / name for name in sorted(gone)), *replaces]
         with self._writing:
             kept = [segment for segment in self.segments(table) if segment.name not in gone]
             merged = tuple(sorted([*kept, *add], key=lambda segment: segment.first_seq))
@@ -151,7 +156,8 @@ class Catalog:
                 if applied is not None:
                     applied()
                 self._revision, self._tables = revision, tables
-                self._doomed += [(revision, self.folder_of(table) / name) for name in sorted(gone)]
+                self._doomed += [(revision, path) for path in files]
+            reached("catalog: the new one counts")
             self._sweep()
         return revision
 
@@ -173,6 +179,7 @@ class Catalog:
             with suppress(OSError):
                 path.with_suffix(".fidx").unlink(missing_ok=True)
                 path.unlink(missing_ok=True)
+                reached("catalog: a file that is replaced is gone")
 
     def _save(self, revision: int, tables: Mapping[str, tuple[Segment, ...]]) -> None:
         body = json.dumps(
@@ -246,7 +253,8 @@ class Catalog:
     def make_folder(self, table: str) -> Path:
         """The folder of a table, made if need be. Raises OSError."""
         folder = self.folder_of(table)
-        if not folder.is_dir():
-            folder.mkdir(mode=0o700)
-            sync_folder(self.folder)
+        for made in (self.folder, folder):
+            if not made.is_dir():
+                made.mkdir(mode=0o700)
+                sync_folder(made.parent)
         return folder

@@ -6,6 +6,8 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from iris_controller.finelog.steps import reached
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -53,12 +55,15 @@ def write_atomically(path: Path, data: bytes) -> None:
     try:
         try:
             write_all(descriptor, data)
+            reached("small file: written")
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+        reached("small file: on disk beside the old one")
         scratch.rename(path)
     except OSError:
         with suppress(OSError):
             scratch.unlink()
         raise
+    reached("small file: renamed")
     sync_folder(path.parent)

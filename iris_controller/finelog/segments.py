@@ -28,12 +28,15 @@ import pyarrow.parquet as pq
 from iris_controller.finelog.catalog import Segment
 from iris_controller.finelog.disk import create, sync_folder
 from iris_controller.finelog.runs import RUNS_KEY, Runs, RunsWriter
+from iris_controller.finelog.steps import reached
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 GROUP_ROWS = 16_384
 """Most rows of a row group: what is decoded to read one row."""
+GROUP_BYTES = 16 << 20
+"""A row group ends when it has so many bytes, whatever its rows."""
 FORMAT = 1
 _META_KEY = "finelog"
 _NAME = re.compile(r"seg_L([0-9]+)_([0-9]{19})\.parquet")
@@ -108,20 +111,24 @@ def conform(table: Any, schema: Any) -> Any:
 class SegmentWriter:
     """One segment in the making. Call `write` with rows in the order of (key, seq), then `finish`; otherwise `abandon`.
 
-    `covers` are the first and last seq it stands for, which may be wider than its rows where lines were lost.
+    `covers` are the first and last seq it stands for, which may be wider than its rows where lines were lost; `created_ms` is when the
+    youngest of its rows was stored, by default now.
     """
 
-    def __init__(self, folder: Path, layout: Layout, level: int, covers: tuple[int, int]) -> None:
+    def __init__(
+        self, folder: Path, layout: Layout, level: int, covers: tuple[int, int], *, created_ms: int = 0
+    ) -> None:
         self.layout = layout
         self.path = folder / segment_name(level, covers[0])
         self.rows = 0
         self._level = level
         self._covers = covers
+        self._created_ms = created_ms or time.time_ns() // 1_000_000
         self._groups: list[Group] = []
         self._runs = RunsWriter() if layout.has_runs else None
         self._scratch = self.path.with_name(f"{self.path.name}.tmp")
         self._waiting: list[Any] = []
-        self._waiting_rows = 0
+        self._waiting_rows = self._waiting_bytes = 0
         with suppress(FileNotFoundError):
             self._scratch.unlink()
         os.close(create(self._scratch))
@@ -132,17 +139,26 @@ class SegmentWriter:
         """Adds a `pyarrow.Table` or `RecordBatch` of the layout's schema. Raises OSError."""
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
+        for start in range(0, table.num_rows, GROUP_ROWS):
+            for piece in _small(table.slice(start, GROUP_ROWS)):
+                room = GROUP_ROWS - self._waiting_rows
+                self._collect(piece.slice(0, room))
+                self._collect(piece.slice(room))
+
+    def _collect(self, table: Any) -> None:
+        if not table.num_rows:
+            return
         self._waiting.append(table)
         self._waiting_rows += table.num_rows
-        if self._waiting_rows >= GROUP_ROWS:
-            whole = pa.concat_tables(self._waiting)
-            stop = whole.num_rows - whole.num_rows % GROUP_ROWS
-            for start in range(0, stop, GROUP_ROWS):
-                self._write_group(whole.slice(start, GROUP_ROWS))
-            rest = whole.slice(stop)
-            # A copy: a slice would keep all of what was written alive.
-            self._waiting = [rest.take(pa.array(range(rest.num_rows), pa.int64()))] if rest.num_rows else []
-            self._waiting_rows = rest.num_rows
+        self._waiting_bytes += table.nbytes
+        if self._waiting_rows >= GROUP_ROWS or self._waiting_bytes >= GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting_rows:
+            self._write_group(pa.concat_tables(self._waiting))
+        self._waiting = []
+        self._waiting_rows = self._waiting_bytes = 0
 
     def _write_group(self, table: Any) -> None:
         batch = table.combine_chunks().to_batches()[0]
@@ -166,9 +182,7 @@ class SegmentWriter:
 
     def finish(self, marks: Mapping[str, int] | None = None) -> Segment:
         """Makes it durable under its name. `marks` tells how far each producer got in it. Raises OSError."""
-        if self._waiting_rows:
-            self._write_group(pa.concat_tables(self._waiting))
-            self._waiting = []
+        self._flush()
         segment = Segment(
             name=self.path.name,
             level=self._level,
@@ -180,7 +194,7 @@ class SegmentWriter:
             last_key=self._groups[-1].last_key if self._groups else None,
             earliest_ms=min((group.earliest_ms for group in self._groups), default=0),
             latest_ms=max((group.latest_ms for group in self._groups), default=0),
-            created_ms=time.time_ns() // 1_000_000,
+            created_ms=self._created_ms,
         )
         told = {
             "format": FORMAT,
@@ -202,7 +216,9 @@ class SegmentWriter:
             size = os.fstat(descriptor).st_size
         finally:
             os.close(descriptor)
+        reached("segment: on disk under its scratch name")
         self._scratch.rename(self.path)
+        reached("segment: renamed")
         sync_folder(self.path.parent)
         return Segment(**{**asdict(segment), "bytes": size})
 
@@ -234,6 +250,16 @@ def write_segment(
     except BaseException:
         writer.abandon()
         raise
+
+
+def _small(table: Any) -> Iterator[Any]:
+    """The table in pieces of at most `GROUP_BYTES`, or of one row."""
+    if table.num_rows < 2 or table.nbytes <= GROUP_BYTES:
+        yield table
+        return
+    half = table.num_rows // 2
+    yield from _small(table.slice(0, half))
+    yield from _small(table.slice(half))
 
 
 def _options(layout: Layout, level: int) -> dict[str, Any]:

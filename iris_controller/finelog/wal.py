@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from iris_controller.finelog.disk import create, sync_folder, write_all
 from iris_controller.finelog.records import FILE_BYTES, Hole, Record, file_header, walk
+from iris_controller.finelog.steps import reached
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,8 +59,10 @@ class AppendFile:
             path.unlink()
         descriptor = create(path)
         try:
+            reached("file: made")
             write_all(descriptor, file_header(marker, first_seq))
             sync(descriptor)
+            reached("file: its header is on disk")
             sync_folder(path.parent)
         except BaseException:
             os.close(descriptor)
@@ -89,6 +92,7 @@ class AppendFile:
         except BaseException:
             self._take_back()
             raise
+        reached("group: written")
         try:
             self._sync(self._descriptor)
         except BaseException:
@@ -96,6 +100,7 @@ class AppendFile:
             self._take_back()
             raise
         self.synced += len(data)
+        reached("group: on disk")
 
     def _take_back(self) -> None:
         try:
