@@ -77,7 +77,7 @@ def _read() -> LocalEndpoint | None:
         return LocalEndpoint(
             str(fields["url"]), int(fields["pid"]), int(fields["start"]), str(fields["boot_id"]), *keeper
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
