@@ -18,6 +18,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from iris_controller.finelog.candidates import Candidate, Candidates, Piece
+from iris_controller.finelog.parts import PartsSeen
 from iris_core.wire.gen.iris.v1 import logs_pb2
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Scan:
         self._high = min(self._last_seq + 1, query.before or self._last_seq + 1)
         self._candidates = Candidates(store, query, self._low, self._high)
         self._test = query.line_test()
+        self._parts = PartsSeen(query)
         self._lines: list[Line] = []
         self._bytes = 0
         self._matched = 0
@@ -110,6 +112,7 @@ class Scan:
             capped_reason="; ".join(reasons),
             last_seq=self._last_seq,
             from_seq=self._edge if query.tail and self._left_out else 0,
+            notes=self._parts.notes,
         )
         for line in lines:
             response.entries.add(
@@ -149,6 +152,8 @@ class Scan:
     def _take_forward(self, piece: Piece) -> None:
         start, stop = self._range(piece)
         if piece.batch is not None:
+            if self._parts.is_wanted:
+                self._parts.look(piece.batch)
             for place in range(start, stop):
                 if self._passes(piece.batch.entries[place]):
                     self._take(piece.batch, place, piece.first_seq + place)
@@ -181,6 +186,8 @@ class Scan:
     def _take_backward(self, piece: Piece) -> None:
         start, stop = self._range(piece)
         if piece.batch is not None:
+            if self._parts.is_wanted:
+                self._parts.look(piece.batch)
             for place in range(stop - 1, start - 1, -1):
                 if self._passes(piece.batch.entries[place]):
                     self._take(piece.batch, place, piece.first_seq + place)

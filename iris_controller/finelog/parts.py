@@ -1,0 +1,54 @@
+"""Long lines, which are stored in parts, and what a search over parts cannot find.
+
+A part is searched together with its seam, the text on both sides of where it is joined on, so a match of up to `SEAM` characters is
+found wherever it lies. A pattern that may need more is looked for in each part alone, and whoever asks is told so, once such a part
+was looked at. Must never say so without a part.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from iris_controller.finelog.query import Query
+    from iris_core.wire.gen.iris.v1 import logs_pb2
+
+SEAM = 4096
+NOTE = (
+    f"long lines are stored in parts of 256 KiB; a match of this pattern may need more than the {SEAM:,} characters"
+    " that are seen across two parts, so it was looked for in each part alone"
+)
+
+_REPEAT = re.compile(r"\{([0-9]+)(,?)([0-9]*)\}")
+
+
+def needs_more(pattern: str) -> bool:
+    """Whether a match may be longer than `SEAM` characters, or depends on where the line begins or ends. True when in doubt."""
+    plain = re.sub(r"\\[^bBAzQC]", "x", pattern, flags=re.DOTALL)
+    if "\\" in plain:
+        return True
+    outside = re.sub(r"\[\^?\]?[^\]]*\]", "x", plain)
+    if re.search(r"[*+^$]", outside):
+        return True
+    longest = len(outside)
+    for low, comma, high in _REPEAT.findall(outside):
+        if comma and not high:
+            return True
+        longest *= max(1, int(high or low))
+    return longest > SEAM
+
+
+class PartsSeen:
+    """Whether the reader of `query` has to be told."""
+
+    def __init__(self, query: Query) -> None:
+        self.is_wanted = query.regex is not None and needs_more(query.regex.pattern)
+        """Whether it matters if there are parts: while it does, `look` at each batch."""
+        self.notes: list[str] = []
+
+    def look(self, batch: logs_pb2.LogBatch) -> None:
+        """These lines are searched."""
+        if any(entry.partial for entry in batch.entries):
+            self.notes.append(NOTE)
+            self.is_wanted = False
