@@ -80,6 +80,7 @@ _CONTROLLER: Final = frozenset(
     {
         "image",
         "checkpoint_interval_seconds",
+        "profile_interval_seconds",
         "max_active_tasks_per_user",
         "max_tasks_per_job_per_cycle",
         "max_tasks_per_worker_per_cycle",
@@ -128,6 +129,8 @@ class ClusterConfig:
     """Unfinished tasks that one user may have."""
     checkpoint_interval_s: int = 0
     """Between checkpoints, 0 = hourly."""
+    profile_interval_s: int = 600
+    """Between the periodic profiles of one process, 0 = none are taken."""
     retention: Retention = field(default_factory=Retention)
     task_env: Mapping[str, str] = field(default_factory=dict)
     """Environment of every task, below what the submitter names."""
@@ -265,6 +268,9 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
         checkpoint_interval_s=controller["checkpoint_interval_seconds"].whole(0, 7 * 86_400)
         if "checkpoint_interval_seconds" in controller
         else 0,
+        profile_interval_s=controller["profile_interval_seconds"].whole(0, 7 * 86_400)
+        if "profile_interval_seconds" in controller
+        else 600,
         retention=parse_retention(controller),
         task_env=_environment(defaults["task_env"]) if "task_env" in defaults else {},
         port_range=_port_range(worker["port_range"]) if "port_range" in worker else (30000, 40000),

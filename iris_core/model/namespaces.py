@@ -150,13 +150,13 @@ PROFILE: Final = Table(
         vm_id=_STRING, captured_at=_TIME, duration_seconds=_INT64, type=_STRING, format=_STRING, trigger=_STRING,
         size_bytes=_INT64,
     )
-    + _nullable(rate_hz=_INT32, native=_BOOL, leaks=_BOOL, locals_dump=_BOOL, profile_data=_BYTES)
+    + _nullable(rate_hz=_INT32, native=_BOOL, leaks=_BOOL, locals_dump=_BOOL, profile_data=_BYTES, profile_id=_STRING)
     + _ATTEMPT,
     "source",
     StoragePolicy(1000, 8 * _GIB, 7 * _DAY),
 )  # fmt: skip
-"""A capture: `type` is cpu, memory or thread, `trigger` periodic or on_demand. `profile_data` lies in pages of its own, which a
-statement that does not name it never reads."""
+"""A capture: `type` is cpu, memory or thread, `trigger` periodic or on_demand. The bytes lie beside the table, under
+`profile_id`; `profile_data` has them only where a capture was written without one."""
 
 PROVISIONING: Final = Table(
     "iris.provisioning",

@@ -1,0 +1,220 @@
+"""The RPCs about profiles: take one now, list what is kept, get one; and the way in of those that workers take by themselves.
+
+A task may have itself and its own job looked at, nobody else's. What a worker says of a profile it sent is believed only as far as
+the state knows that attempt to be its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from iris_controller.profile_store import unpacked
+from iris_controller.quiet import QuietLog
+from iris_controller.rpc.errors import RpcError, invalid, not_found
+from iris_controller.worker.profiling import answering
+from iris_controller.worker.profiling.options import limit_s, settled
+from iris_controller.worker.profiling.periodic import Periodic
+from iris_controller.worker.profiling.taking import Profiler
+from iris_core.contracts import IrisError
+from iris_core.model.errors import ModelError
+from iris_core.wire.gen.iris.v1 import profiles_pb2, worker_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+    from typing import Any
+
+    from iris_controller.loop import ControllerLoop
+    from iris_controller.profile_store import ProfileStore
+    from iris_controller.rpc.attach import WorkerSessions
+    from iris_controller.rpc.dispatch import Call, Router
+    from iris_controller.rpc.once import Once
+    from iris_controller.rpc.tasks import TaskService
+    from iris_controller.worker.profiling.taking import Taken, Target
+
+log = logging.getLogger("iris.profiles")
+
+CONTROLLER: Final = "/system/controller"
+SYSTEM_WORKER: Final = "/system/worker/"
+SELF: Final = "controller-self"
+"""As the column `vm_id` has it."""
+OWN: Final = frozenset({"", CONTROLLER, "/system/process"})
+ANSWER_S: Final = 15.0
+"""For the way there and back."""
+_WAITING: Final = 64
+"""So many captures wait to be kept; more are lost and counted."""
+
+
+class ProfileService:
+    """See the module."""
+
+    def __init__(
+        self,
+        loop: ControllerLoop,
+        sessions: WorkerSessions,
+        tasks: TaskService,
+        once: Once,
+        kept: ProfileStore,
+        interval_s: float,
+    ) -> None:
+        self._loop = loop
+        self._model = loop.model
+        self._sessions = sessions
+        self._tasks = tasks
+        self._once = once
+        self._kept = kept
+        self._profiler = Profiler()
+        self._periodic = Periodic(self._profiler, self._own, self._keep_own, interval_s=interval_s)
+        self._captures: asyncio.Queue[tuple[profiles_pb2.ProfileRecord, bytes]] = asyncio.Queue(_WAITING)
+        self._quiet = QuietLog(log, 60.0)
+        sessions.on_capture = self._captured
+
+    def register(self, router: Router) -> None:
+        router.add("ControllerService/ProfileTask", self.profile_task)
+        router.add("ControllerService/ListProfiles", self.list_profiles)
+        router.add("ControllerService/GetProfile", self.get_profile)
+
+    # Now ----------------------------------------------------------------------------------------------------
+
+    async def profile_task(
+        self, request: profiles_pb2.ProfileTaskRequest, call: Call
+    ) -> profiles_pb2.ProfileTaskResponse:
+        try:
+            options = settled(request.options)
+        except ModelError as error:
+            raise invalid(f"options.{error.field}", error.message, hint=error.hint) from None
+        call.identity.require_scope(request.target)
+        if options.locals and request.target.startswith("/system/"):
+            call.identity.require_owner("", f"what {request.target} has in memory")
+        by = call.identity.principal
+        asked = profiles_pb2.ProfileRequest(options=options, requested_by=by)
+        worker_id = "" if request.target in OWN else self._worker_of(request.target, asked, call)
+        call.audit(entity=request.target or CONTROLLER)
+
+        async def take() -> profiles_pb2.ProfileTaskResponse:
+            if worker_id:
+                work = self._remote(worker_id, asked, options)
+            else:
+                work = answering.answer(self._profiler, answering.itself(CONTROLLER, SELF), options, by)
+            return await self._answer(request.target or CONTROLLER, await _unless_left(work, call))
+
+        return await self._once.run_unstored(call, profiles_pb2.ProfileTaskResponse, take)
+
+    def _worker_of(self, target: str, asked: profiles_pb2.ProfileRequest, call: Call) -> str:
+        if target.startswith(SYSTEM_WORKER):
+            worker_id = target.removeprefix(SYSTEM_WORKER)
+            if worker_id not in self._model.workers:
+                raise not_found(target, f"there is no worker {worker_id}", hint="see: iris rpc controller list-workers")
+            return worker_id
+        task, asked.attempt_uid = self._tasks.running(target, call)
+        return task.worker_id
+
+    async def _remote(
+        self, worker_id: str, asked: profiles_pb2.ProfileRequest, options: profiles_pb2.ProfileOptions
+    ) -> profiles_pb2.ProfilePart:
+        question = worker_pb2.WorkerRequest(profile=asked)
+        reply = await self._sessions.request(worker_id, question, limit_s(options) + ANSWER_S)
+        if reply.error:
+            return profiles_pb2.ProfilePart(error=reply.error, code="not_running")
+        if not reply.HasField("profile"):
+            return profiles_pb2.ProfilePart(error=f"worker {worker_id} cannot take profiles", code="old_worker")
+        return reply.profile
+
+    async def _answer(self, target: str, part: profiles_pb2.ProfilePart) -> profiles_pb2.ProfileTaskResponse:
+        if part.error:
+            raise RpcError("FAILED_PRECONDITION", part.error, code=part.code, subject=target, hint=part.hint)
+        data = await asyncio.to_thread(_unpacked, target, part.data)
+        notes = list(part.notes)
+        record = part.record
+        self._incarnation(record)
+        try:
+            record = await self._kept.keep(record, part.data)
+        except (IrisError, RpcError) as error:
+            notes.append(f"the profile is not kept: {error}")
+        return profiles_pb2.ProfileTaskResponse(profile_data=data, record=record, notes=notes)
+
+    def _incarnation(self, record: profiles_pb2.ProfileRecord) -> None:
+        attempt = self._model.attempts.get(record.attempt_uid)
+        job = self._model.jobs.get(attempt.job_id) if attempt is not None else None
+        if job is not None:
+            record.incarnation = job.submitted_at_ms
+
+    # Kept ---------------------------------------------------------------------------------------------------
+
+    async def list_profiles(
+        self, request: profiles_pb2.ListProfilesRequest, call: Call
+    ) -> profiles_pb2.ListProfilesResponse:
+        if request.page_size < 0:
+            raise invalid("page_size", f"page_size {request.page_size} is negative")
+        if call.identity.task is not None:
+            call.identity.require_scope(request.source or request.prefix)
+        return await self._kept.list(request)
+
+    async def get_profile(self, request: profiles_pb2.GetProfileRequest, call: Call) -> profiles_pb2.GetProfileResponse:
+        record = await self._kept.find(request.profile_id)
+        call.identity.require_scope(record.source)
+        return profiles_pb2.GetProfileResponse(record=record, profile_data=await self._kept.load(record))
+
+    # By themselves ------------------------------------------------------------------------------------------
+
+    def _own(self) -> list[Target]:
+        return [answering.itself(CONTROLLER, SELF)]
+
+    def _keep_own(self, taken: Taken) -> None:
+        self._queue(taken.record, taken.data)
+
+    def _captured(self, worker_id: str, capture: worker_pb2.ProfileCapture) -> None:
+        attempt = self._model.attempts.get(capture.record.attempt_uid)
+        if attempt is None or attempt.worker_id != worker_id:
+            log.debug("worker %s sent a profile of an attempt that is not its own", worker_id)
+            return
+        record = capture.record
+        record.source, record.attempt_id = f"{attempt.job_id}/{attempt.task_index}", attempt.number
+        record.vm_id = worker_id
+        record.trigger = profiles_pb2.PROFILE_TRIGGER_PERIODIC
+        self._incarnation(record)
+        self._queue(record, capture.data)
+
+    def _queue(self, record: profiles_pb2.ProfileRecord, data: bytes) -> None:
+        try:
+            self._captures.put_nowait((record, data))
+        except asyncio.QueueFull:
+            self._quiet.warning("a periodic profile of %s is lost: the store does not keep up", record.source)
+
+    def background(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """What runs for ever, each with its name."""
+        yield "periodic profiles", self._periodic.run()
+        yield "keep profiles", self._keep()
+        yield "old profiles", self._kept.run()
+
+    async def _keep(self) -> None:
+        while True:
+            record, data = await self._captures.get()
+            try:
+                await self._kept.keep(record, data)
+            except (IrisError, RpcError) as error:
+                self._quiet.warning("a periodic profile of %s is not kept: %s", record.source, error)
+
+
+def _unpacked(target: str, packed: bytes) -> bytes:
+    try:
+        return unpacked(packed)
+    except Exception as error:  # whatever a worker sent
+        raise RpcError("INTERNAL", f"the profile of {target} arrived damaged: {error}", code="damaged") from None
+
+
+async def _unless_left(work: Coroutine[Any, Any, profiles_pb2.ProfilePart], call: Call) -> profiles_pb2.ProfilePart:
+    """What `work` gives; a caller that goes away ends it."""
+    taking = asyncio.ensure_future(work)
+    leaving = asyncio.create_task(call.cancelled.wait(), name="caller left")
+    try:
+        await asyncio.wait({taking, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not taking.done():
+            raise RpcError("CANCELLED", "the caller left; the profiler was ended", code="caller_left")
+        return taking.result()
+    finally:
+        leaving.cancel()
+        if not taking.done():
+            taking.cancel()
+            await asyncio.wait({taking})
