@@ -42,10 +42,16 @@ from iris_controller.rpc.dispatch import Router
 from iris_controller.scheduling.cycle import Caps
 from iris_controller.servers import Servers
 from iris_controller.services import Services
+from iris_controller.stats.client import StatsClient
+from iris_controller.stats.producers import Producers
+from iris_controller.stats.push import StorePush
+from iris_controller.stats.spool import RowSpool
 from iris_controller.store.database import StateDir, StateDirError
+from iris_controller.store.waits import requeued
 from iris_controller.ticker import SchedulerTicker
 from iris_controller.timers import Timers
 from iris_core.live.clock import SystemClock
+from iris_core.model.namespaces import TASK_EVENT
 from iris_core.model.states import ACTIVE
 from providers.local.machines import LocalMachines
 from providers.objects import open_store
@@ -122,13 +128,24 @@ class Controller:
         )
         metrics = Metrics()
         self.router = Router(authenticator, self.servers.peer_of, metrics.observe)
-        services = Services(options, opened, self.loop, self.finelog, self.boot_id, now_ms(), self.problems)
+        self.stats_push = StorePush(self.finelog.current)
+        spool = await asyncio.to_thread(RowSpool, self.state.path / "stats")
+        self.stats = StatsClient(self.stats_push, self.boot_id, spool=spool, kept=(TASK_EVENT,))
+        waits = await self.readers.run(requeued)
+        self.producers = Producers(
+            self.loop, self.stats, config.name, self.boot_id, config.scale_groups, metrics, waits
+        )
+        services = Services(
+            options, opened, self.loop, self.finelog, self.boot_id, now_ms(), self.problems, self.stats.write
+        )
         services.register(self.router)
         self.keeping = Keeping(options, self.state, opened, self.loop, services.once, remote, self._stop_acting)
         self._opened.append(self.keeping.let_go)
         self.keeping.register(self.router)
         self.sessions, self.hub = services.sessions, services.hub
         self.pipeline = services.pipeline
+        self.profiles, self.asking = services.profiles, services.asking
+        self.task_status = services.task_status
         self.leases, self.machine_calls = services.leases, services.autoscaler
         proxy = Proxy(
             Targets(authenticator, opened.keys, services.places.at),
@@ -154,6 +171,10 @@ class Controller:
         logs.configure(shipping=self.log_handler)
 
     def _background(self) -> None:
+        self.stats.start()
+        self.guard.spawn("task events", self.producers.tell_events())
+        self.guard.spawn("task states", self.producers.tell_states())
+        self.guard.spawn("rpc metrics", self.producers.tell_metrics())
         self.guard.spawn("loop", self.loop.run()).add_done_callback(self._loop_ended)
         self.guard.spawn("timers", self.timers.run())
         self.guard.spawn("leases", self.leases.run())
@@ -162,6 +183,8 @@ class Controller:
             self.guard.spawn("liveness", self._liveness())
             pruner = Pruner(self.loop, self.readers, self.options.config.retention, self.sessions.age_ms)
             self.guard.spawn("retention", pruner.run())
+            for name, work in self.profiles.background():
+                self.guard.spawn(name, work)
             told = task_outputs.policy(self.options.config, self.options.remote_state_dir)
             self.guard.spawn("task outputs", task_outputs.Expiry(told, now_ms).run())
         self.guard.spawn("checkpoints", self.keeping.run())
@@ -198,6 +221,7 @@ class Controller:
         self.autoscaler = Autoscaler(
             self.loop, machines, self.options.config, self.ticker.unplaced, self.planned, SystemClock()
         )
+        self.autoscaler.actions.on_outcome = self.producers.provisioned
         self.machine_calls.scaler = self.autoscaler
         self.guard.spawn("autoscaler", self.autoscaler.run())
 
@@ -267,8 +291,10 @@ class Controller:
             log.warning("requests are still under way at shutdown")
         await self.keeping.close()
         logging.getLogger().removeHandler(self.log_handler)
+        await self._end_stats()
         await self.shipper.close(SHIP_S)
         await self.pipeline.close()
+        await self.asking.close()
         await self.guard.close(5.0)
         if self.options.embedded or self.options.dry_run:
             await self.finelog.stop()
@@ -276,6 +302,14 @@ class Controller:
         await asyncio.to_thread(self.writer.close)
         self.state.release()
         log.info("stopped")
+
+    async def _end_stats(self) -> None:
+        """What is not told yet is told; events that finelog does not take now wait on disk for the next controller."""
+        await self.guard.end("task events")
+        await asyncio.to_thread(self.producers.tell_rest)
+        self.task_status.flush()
+        await self.stats.close(SHIP_S)
+        await self.stats_push.close()
 
     async def _drain(self) -> None:
         deadline = time.monotonic() + DRAIN_S

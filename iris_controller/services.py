@@ -5,12 +5,13 @@ A new RPC is composed here. Must never open a file, a socket or a process: those
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from iris_controller import task_outputs
 from iris_controller.dry_run import refuse_attach, refuse_to_store
 from iris_controller.leases import Leases
 from iris_controller.places import Places
+from iris_controller.profile_store import FOLDER, Asking, ProfileStore
 from iris_controller.rpc.attach import WorkerSessions
 from iris_controller.rpc.autoscaler import AutoscalerService
 from iris_controller.rpc.backends import BackendService
@@ -24,11 +25,13 @@ from iris_controller.rpc.jobs import JobService
 from iris_controller.rpc.known_attributes import KnownAttributes
 from iris_controller.rpc.once import Once
 from iris_controller.rpc.pipeline import PipelineService
+from iris_controller.rpc.profiles import ProfileService
 from iris_controller.rpc.query import QueryService
 from iris_controller.rpc.run_spec import RunSpecs
 from iris_controller.rpc.scheduler_state import SchedulerStateService
 from iris_controller.rpc.session import Dispatch
 from iris_controller.rpc.submitting import SubmitService
+from iris_controller.rpc.task_status import TaskStatusService
 from iris_controller.rpc.tasks import TaskService
 from iris_controller.rpc.users import UserService
 from iris_controller.watch import WatchHub
@@ -37,7 +40,7 @@ from iris_core.live.clock import SystemClock
 from providers.objects import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from iris_controller.autoscaling.groups import GroupState
     from iris_controller.boot import Opened
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from iris_controller.loop import ControllerLoop
     from iris_controller.options import ServeOptions
     from iris_controller.rpc.dispatch import Router
+    from iris_core.model.tables import Table
     from iris_core.wire.gen.iris.v1 import common_pb2
 
 
@@ -60,6 +64,7 @@ class Services:
         boot_id: str,
         started_at_ms: int,
         problems: Callable[[], list[str]],
+        write_row: Callable[[Table, Mapping[str, Any]], None],
     ) -> None:
         config = options.config
         self._dry_run = options.dry_run
@@ -76,9 +81,11 @@ class Services:
                 cluster=config.name,
                 dead_after_s=options.dead_after_s,
                 task_outputs=task_outputs.policy(config, options.remote_state_dir),
+                profile_interval_ms=config.profile_interval_s * 1000,
             ),
         )
         once = self.once = Once(opened.readers)
+        self.task_status = TaskStatusService(loop, once, write_row)
         self._tasks = TaskService(loop, opened.readers, self.sessions, once, self._revision)
         self.hub = WatchHub(
             loop, boot_id, worker_age_ms=self.sessions.age_ms, finished_tasks=self._tasks.finished_tasks
@@ -106,6 +113,10 @@ class Services:
         self._explain = ExplainService(loop, opened.readers, self._submits, self._group_states, self.hub.revision)
         self._cluster = ClusterService(loop, self.sessions, self._tasks, about, self.hub.revision)
         self.pipeline = PipelineService(loop, self.sessions, finelog.current)
+        self.asking = Asking(finelog.current)
+        profiles = open_store(f"{options.remote_state_dir.rstrip('/')}/{FOLDER}")
+        kept = ProfileStore(profiles, write_row, self.asking, may_write, loop.now_ms)
+        self.profiles = ProfileService(loop, self.sessions, self._tasks, once, kept, config.profile_interval_s)
         self._budgets = BudgetService(loop, once)
         self._users = UserService(loop, config.admin_users)
         self._scheduler_state = SchedulerStateService(loop, self.hub.revision)
@@ -130,9 +141,11 @@ class Services:
         self._submits.register(router)
         self._explain.register(router)
         self._tasks.register(router)
+        self.task_status.register(router)
         self.bundles.register(router)
         self._cluster.register(router)
         self.pipeline.register(router)
+        self.profiles.register(router)
         self._budgets.register(router)
         self._users.register(router)
         self._scheduler_state.register(router)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from iris_controller.audit import audit
 
@@ -29,11 +29,24 @@ class Action:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a request for one slice ended, or a slice that was ready. `message` says why, "" = as it should."""
+
+    group: str
+    outcome: Literal["ready", "stockout", "error", "preempted"]
+    message: str = ""
+    workers: int | None = None
+    latency_ms: int | None = None
+    """From the request to the end; None where this process did not make it."""
+
+
 class ActionLog:
-    """See the module."""
+    """See the module. `on_outcome` is told of every outcome and must not block."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
+        self.on_outcome: Callable[[Outcome], None] = lambda outcome: None
         self._said: deque[Action] = deque(maxlen=KEPT)
         self._standing: dict[tuple[str, str], str] = {}
 

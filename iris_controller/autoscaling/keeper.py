@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from iris_controller.autoscaling import backoff
+from iris_controller.autoscaling.actions import Outcome
 from iris_controller.autoscaling.hands import DELETE_S, Hands, within
 from iris_controller.autoscaling.holdings import comes_back
 from iris_controller.autoscaling.lifecycle import Step, next_step
@@ -149,8 +150,27 @@ class Keeper:
                 if row.lifecycle in (Lifecycle.BOOTING, Lifecycle.INITIALIZING) and not row.manual:
                     self._failures.book(o, name, self.made_at.get(row.slice_id, now), now, reason, now_ms)
 
+    def _outcome(self, row: Slice, step: Step, reason: str) -> Outcome | None:
+        """What the step means for the request that made the slice; None = nothing."""
+        made = self.made_at.get(row.slice_id)
+        latency_ms = int((self._clock.monotonic() - made) * 1000) if made is not None else None
+        count = len(row.worker_ids)
+        if step is Step.READY:
+            return Outcome(row.scale_group, "ready", "", count, latency_ms)
+        on_the_way = row.lifecycle in (Lifecycle.BOOTING, Lifecycle.INITIALIZING)
+        if step is Step.INITIALIZING or (step is Step.GONE and row.lifecycle in GOING):
+            return None
+        info = self._sights.infos.get(row.slice_id)
+        taken_back = info is not None and info.state is SliceState.PREEMPTED
+        return Outcome(
+            row.scale_group, "preempted" if taken_back else "error", reason, count, latency_ms if on_the_way else None
+        )
+
     def _stepped(self, row: Slice, step: Step, reason: str) -> None:
         name = row.scale_group
+        outcome = self._outcome(row, step, reason)
+        if outcome is not None:
+            self._actions.on_outcome(outcome)
         match step:
             case Step.READY:
                 if not row.manual:

@@ -12,10 +12,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from iris_controller.autoscaling import backoff, planning
-from iris_controller.autoscaling.actions import ActionLog
+from iris_controller.autoscaling.actions import ActionLog, Outcome
 from iris_controller.autoscaling.coming import by_job, coming
 from iris_controller.autoscaling.demand import Demand, demand_of
 from iris_controller.autoscaling.failures import Failures
@@ -32,7 +32,7 @@ from iris_controller.autoscaling.routing import Routing
 from iris_controller.autoscaling.sights import Sights
 from iris_controller.autoscaling.specs import new_slice_id, slice_spec, workers_of
 from iris_controller.state.slices import Lifecycle, ScalingGroup, Slice
-from iris_core.contracts import MachinesFailed, QuotaExceeded, SliceInfo
+from iris_core.contracts import MachinesFailed, QuotaExceeded, SliceInfo, StockOut
 from iris_core.model.states import WorkerHealth
 
 if TYPE_CHECKING:
@@ -361,6 +361,8 @@ class Autoscaler:
             "slice refused", lambda o, now_ms: self._failures.book(o, name, began, now, reason, now_ms, error)
         )
         self.actions.say("scale_up", spec.slice_id, name, "failed", reason)
+        kind: Literal["stockout", "error"] = "stockout" if isinstance(error, StockOut) else "error"
+        self.actions.on_outcome(Outcome(name, kind, reason, spec.num_vms, int((now - began) * 1000)))
         if not booked:
             return
         if isinstance(error, QuotaExceeded):

@@ -23,7 +23,7 @@ from iris_core.wire.gen.iris.v1 import stats_pb2
 from iris_core.wire.rows import batch_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from iris_controller.stats.spool import RowSpool
     from iris_core.model.tables import Table
@@ -114,14 +114,23 @@ class StatsClient:
 
     def write(self, table: Table, row: Row) -> None:
         """Takes one row; returns at once. The row must not be changed afterwards."""
-        size = _ROW_BYTES + sum(len(value) for value in row.values() if isinstance(value, (str, bytes)))
+        self.write_all(table, (row,))
+
+    def write_all(self, table: Table, rows: Sequence[Row]) -> None:
+        """As `write`, for many."""
+        if not rows:
+            return
+        sized = [
+            (row, _ROW_BYTES + sum(len(value) for value in row.values() if isinstance(value, (str, bytes))))
+            for row in rows
+        ]
         with self._lock:
             waiting = self._waiting.get(table.name)
             if waiting is None:
                 waiting = self._waiting[table.name] = _Waiting(table, deque())
-            waiting.rows.append((row, size))
-            waiting.next += 1
-            waiting.size += size
+            waiting.rows.extend(sized)
+            waiting.next += len(sized)
+            waiting.size += sum(size for _, size in sized)
             self._make_room()
             loop = self._loop
         if loop is not None and not self._wake.is_set():
@@ -144,7 +153,10 @@ class StatsClient:
         self._task = self._loop.create_task(self._run(), name="ship rows")
 
     async def close(self, timeout_s: float) -> int:
-        """Sends what waits, for that long at most, and ends. Returns how many rows were left unsent; of these a spool keeps its own."""
+        """Sends what waits, for that long at most and while the store takes it, and ends.
+
+        Returns how many rows were left unsent; of these a spool keeps its own.
+        """
         self._closing.set()
         self._wake.set()
         if self._task is not None:
@@ -175,6 +187,8 @@ class StatsClient:
             try:
                 await self._send_all()
             except CannotPush as error:
+                if self._closing.is_set():
+                    return
                 if str(error) != self._told:
                     _log.info("rows wait for the log store: %s", error)
                     self._told = str(error)
@@ -187,9 +201,6 @@ class StatsClient:
                 return
 
     async def _pause(self, seconds: float) -> None:
-        if self._closing.is_set():
-            await asyncio.sleep(RETRY_S[0])
-            return
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 # New rows of kept tables go to disk also while nothing can be sent.

@@ -113,8 +113,20 @@ class WorkerReport(_message.Message):
     applied_generation: int
     def __init__(self, observations: _Optional[_Iterable[_Union[Observation, _Mapping]]] = ..., applied_generation: _Optional[int] = ...) -> None: ...
 
+class AttemptUsage(_message.Message):
+    __slots__ = ("attempt_uid", "memory_bytes", "memory_peak_bytes", "cpu_millicores")
+    ATTEMPT_UID_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CPU_MILLICORES_FIELD_NUMBER: _ClassVar[int]
+    attempt_uid: str
+    memory_bytes: int
+    memory_peak_bytes: int
+    cpu_millicores: int
+    def __init__(self, attempt_uid: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., memory_peak_bytes: _Optional[int] = ..., cpu_millicores: _Optional[int] = ...) -> None: ...
+
 class WorkerHeartbeat(_message.Message):
-    __slots__ = ("applied_generation", "healthy", "health_error", "memory_used_bytes", "cpu_millicores", "stopping", "shipper")
+    __slots__ = ("applied_generation", "healthy", "health_error", "memory_used_bytes", "cpu_millicores", "stopping", "shipper", "usage")
     APPLIED_GENERATION_FIELD_NUMBER: _ClassVar[int]
     HEALTHY_FIELD_NUMBER: _ClassVar[int]
     HEALTH_ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -122,6 +134,7 @@ class WorkerHeartbeat(_message.Message):
     CPU_MILLICORES_FIELD_NUMBER: _ClassVar[int]
     STOPPING_FIELD_NUMBER: _ClassVar[int]
     SHIPPER_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
     applied_generation: int
     healthy: bool
     health_error: str
@@ -129,7 +142,8 @@ class WorkerHeartbeat(_message.Message):
     cpu_millicores: int
     stopping: bool
     shipper: _pipeline_pb2.ShipperHealth
-    def __init__(self, applied_generation: _Optional[int] = ..., healthy: _Optional[bool] = ..., health_error: _Optional[str] = ..., memory_used_bytes: _Optional[int] = ..., cpu_millicores: _Optional[int] = ..., stopping: _Optional[bool] = ..., shipper: _Optional[_Union[_pipeline_pb2.ShipperHealth, _Mapping]] = ...) -> None: ...
+    usage: _containers.RepeatedCompositeFieldContainer[AttemptUsage]
+    def __init__(self, applied_generation: _Optional[int] = ..., healthy: _Optional[bool] = ..., health_error: _Optional[str] = ..., memory_used_bytes: _Optional[int] = ..., cpu_millicores: _Optional[int] = ..., stopping: _Optional[bool] = ..., shipper: _Optional[_Union[_pipeline_pb2.ShipperHealth, _Mapping]] = ..., usage: _Optional[_Iterable[_Union[AttemptUsage, _Mapping]]] = ...) -> None: ...
 
 class WorkerReply(_message.Message):
     __slots__ = ("request_id", "error", "exec", "process", "profile")
@@ -168,7 +182,7 @@ class AttachRequest(_message.Message):
     def __init__(self, hello: _Optional[_Union[WorkerHello, _Mapping]] = ..., report: _Optional[_Union[WorkerReport, _Mapping]] = ..., heartbeat: _Optional[_Union[WorkerHeartbeat, _Mapping]] = ..., reply: _Optional[_Union[WorkerReply, _Mapping]] = ..., capture: _Optional[_Union[ProfileCapture, _Mapping]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("controller_boot_id", "cluster", "dead_after_ms", "heartbeat_ms", "log_addresses", "task_outputs", "profile_interval_ms")
+    __slots__ = ("controller_boot_id", "cluster", "dead_after_ms", "heartbeat_ms", "log_addresses", "task_outputs", "profile_interval_ms", "stats_interval_ms")
     CONTROLLER_BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     DEAD_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
@@ -176,6 +190,7 @@ class Welcome(_message.Message):
     LOG_ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     TASK_OUTPUTS_FIELD_NUMBER: _ClassVar[int]
     PROFILE_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
+    STATS_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
     controller_boot_id: str
     cluster: str
     dead_after_ms: int
@@ -183,7 +198,8 @@ class Welcome(_message.Message):
     log_addresses: _containers.RepeatedScalarFieldContainer[str]
     task_outputs: TaskOutputsPolicy
     profile_interval_ms: int
-    def __init__(self, controller_boot_id: _Optional[str] = ..., cluster: _Optional[str] = ..., dead_after_ms: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., log_addresses: _Optional[_Iterable[str]] = ..., task_outputs: _Optional[_Union[TaskOutputsPolicy, _Mapping]] = ..., profile_interval_ms: _Optional[int] = ...) -> None: ...
+    stats_interval_ms: int
+    def __init__(self, controller_boot_id: _Optional[str] = ..., cluster: _Optional[str] = ..., dead_after_ms: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., log_addresses: _Optional[_Iterable[str]] = ..., task_outputs: _Optional[_Union[TaskOutputsPolicy, _Mapping]] = ..., profile_interval_ms: _Optional[int] = ..., stats_interval_ms: _Optional[int] = ...) -> None: ...
 
 class TaskOutputsPolicy(_message.Message):
     __slots__ = ("destination", "ttl_ms", "max_bytes", "max_entries", "finalization_timeout_ms")

@@ -1,0 +1,20 @@
+"""Since when the tasks wait that have waited before: the end of their last attempt, which no row of theirs says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from iris_core.model.states import TaskState
+
+if TYPE_CHECKING:
+    import sqlite3
+
+
+def requeued(connection: sqlite3.Connection) -> dict[tuple[str, int], int]:
+    """By job id and task index, in epoch ms; of an attempt whose end nobody confirmed, its beginning."""
+    rows = connection.execute(
+        "SELECT t.job_id, t.task_index, coalesce(a.finished_at_ms, a.created_at_ms) FROM tasks t"
+        " JOIN task_attempts a ON a.task_id = t.task_id AND a.attempt_id = t.current_attempt_id WHERE t.state = ?",
+        (int(TaskState.PENDING),),
+    )
+    return {(job_id, index): since for job_id, index, since in rows}
