@@ -1,4 +1,4 @@
-"""What a task may ask of the log store: the logs of its own subtree, and rows about itself.
+"""What a task may ask of the log store: the logs of its own subtree.
 
 The store knows no tasks and gets raw bytes, so these requests are looked into before they are passed on. Must refuse whatever is
 not listed here.
@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from iris_controller.rpc.errors import denied, invalid
-from iris_core.model.namespaces import TASK_STATUS
-from iris_core.wire.gen.iris.v1 import common_pb2, logs_pb2, stats_pb2
-from iris_core.wire.rows import values_of
+from iris_core.wire.gen.iris.v1 import common_pb2, logs_pb2
 
 if TYPE_CHECKING:
-    from iris_controller.rpc.auth import Identity, TaskClaims
+    from iris_controller.rpc.auth import Identity
     from iris_core.wire.services import Method
 
 _M = TypeVar("_M", bound=Message)
@@ -40,9 +38,6 @@ def check_scope(identity: Identity, method: Method, request: bytes) -> None:
         ):
             # The id of a view is a secret of whoever opened it.
             pass
-        case "StatsService/WriteRows":
-            for batch in _decoded(stats_pb2.WriteRowsRequest, request).batches:
-                _check_rows(identity, identity.task, batch)
         case other:
             raise denied(f"a task may not call {other}", code="role")
 
@@ -51,18 +46,6 @@ def _check_source(identity: Identity, asked: logs_pb2.FetchLogsRequest) -> None:
     identity.require_scope(asked.source)
     if asked.match_scope == common_pb2.MATCH_SCOPE_REGEX:
         raise denied("a task may name one source or a prefix, not a pattern", code="outside_subtree")
-
-
-def _check_rows(identity: Identity, task: TaskClaims, batch: stats_pb2.RowBatch) -> None:
-    if batch.table != TASK_STATUS.name:
-        raise denied(f"a task may only write to {TASK_STATUS.name}", subject=batch.table[:64], code="outside_subtree")
-    if batch.producer != task.attempt_uid:
-        raise denied("a task may only write as its own attempt", code="outside_subtree")
-    columns = {column.name: values_of(column) for column in batch.columns}
-    for task_id in set(columns.get("task_id", [])):
-        identity.require_scope(str(task_id))
-    if set(columns.get("attempt_uid", [])) - {task.attempt_uid, None}:
-        raise denied("a task may only write about its own attempt", code="outside_subtree")
 
 
 def _decoded(kind: type[_M], request: bytes) -> _M:

@@ -7,18 +7,11 @@ import pytest
 from iris_controller.rpc.auth import Identity, Role, TaskClaims
 from iris_controller.rpc.errors import RpcError
 from iris_controller.rpc.task_scope import check_scope
-from iris_core.wire.gen.iris.v1 import stats_pb2
+from iris_core.wire.gen.iris.v1 import common_pb2, logs_pb2
 from iris_core.wire.services import method
 
 UID = "0123456789abcdef"
 TASK = Identity("ann", Role.TASK, "token", "127.0.0.1:1", task=TaskClaims("ann", "/ann/r", "/ann/r/c", UID))
-
-
-def status(table: str = "iris.task_status", producer: str = UID, **row: str) -> stats_pb2.RowBatch:
-    batch = stats_pb2.RowBatch(table=table, producer=producer, rows=1)
-    for name, value in row.items():
-        batch.columns.add(name=name, type=stats_pb2.COLUMN_TYPE_STRING, strings=[value])
-    return batch
 
 
 def refusal(name: str, request: bytes) -> str:
@@ -30,26 +23,28 @@ def refusal(name: str, request: bytes) -> str:
 
 
 @pytest.mark.parametrize(
-    ("batch", "code"),
+    ("source", "scope", "code"),
     [
-        (status(task_id="/ann/r/c/0", attempt_uid=UID), ""),
-        (status(task_id="/ann/r/c/d/0"), ""),
-        (status("iris.task_event", task_id="/ann/r/c/0"), "outside_subtree"),
-        (status(producer="w1", task_id="/ann/r/c/0"), "outside_subtree"),
-        (status(task_id="/ann/r/0"), "outside_subtree"),
-        (status(task_id="/ann/r/c2/0"), "outside_subtree"),
-        (status(task_id="/ann/r/c/0", attempt_uid="fedcba9876543210"), "outside_subtree"),
+        ("/ann/r/c", common_pb2.MATCH_SCOPE_PREFIX, ""),
+        ("/ann/r/c/0:1", common_pb2.MATCH_SCOPE_EXACT, ""),
+        ("/ann/r/c", common_pb2.MATCH_SCOPE_REGEX, "outside_subtree"),
+        ("/ann/r/0", common_pb2.MATCH_SCOPE_EXACT, "outside_subtree"),
+        ("/ann/r/c2", common_pb2.MATCH_SCOPE_PREFIX, "outside_subtree"),
     ],
 )
-def test_a_task_writes_rows_about_its_own_attempt_alone(batch: stats_pb2.RowBatch, code: str) -> None:
-    good = status(task_id="/ann/r/c/0")
-    request = stats_pb2.WriteRowsRequest(batches=[good, batch]).SerializeToString()
-    assert refusal("StatsService/WriteRows", request) == code
+def test_a_task_reads_the_logs_of_its_own_subtree_alone(source: str, scope: common_pb2.MatchScope, code: str) -> None:
+    asked = logs_pb2.FetchLogsRequest(source=source, match_scope=scope)
+    assert refusal("LogService/FetchLogs", asked.SerializeToString()) == code
+    view = logs_pb2.OpenLogViewRequest(query=asked)
+    assert refusal("LogService/OpenLogView", view.SerializeToString()) == code
 
 
 def test_bytes_that_are_no_request_and_methods_that_are_none_of_its_business() -> None:
-    assert refusal("StatsService/WriteRows", b"\xff") == "bad_request"
+    assert refusal("LogService/FetchLogs", b"\xff") == "bad_request"
     assert refusal("StatsService/Query", b"") == "role"
+    assert refusal("StatsService/WriteRows", b"") == "role", (
+        "its status goes through the controller, which knows whose it is"
+    )
 
 
 def test_everybody_else_is_not_looked_at() -> None:
