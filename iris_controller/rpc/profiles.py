@@ -80,12 +80,15 @@ class ProfileService:
     async def profile_task(
         self, request: profiles_pb2.ProfileTaskRequest, call: Call
     ) -> profiles_pb2.ProfileTaskResponse:
+        if is_system(request.target) and not request.options.HasField("native"):
+            # Reading the symbols of a large program holds it up for a second: not what runs everybody's tasks.
+            request.options.native = request.options.type == profiles_pb2.PROFILE_TYPE_MEMORY
         try:
             options = settled(request.options)
         except ModelError as error:
             raise invalid(f"options.{error.field}", error.message, hint=error.hint) from None
         call.identity.require_scope(request.target)
-        if options.locals and request.target.startswith("/system/"):
+        if options.locals and is_system(request.target):
             call.identity.require_owner("", f"what {request.target} has in memory")
         by = call.identity.principal
         asked = profiles_pb2.ProfileRequest(options=options, requested_by=by)
@@ -195,6 +198,11 @@ class ProfileService:
                 await self._kept.keep(record, data)
             except (IrisError, RpcError) as error:
                 self._quiet.warning("a periodic profile of %s is not kept: %s", record.source, error)
+
+
+def is_system(target: str) -> bool:
+    """Whether it is a process of Iris itself."""
+    return not target or target.startswith("/system/")
 
 
 def _unpacked(target: str, packed: bytes) -> bytes:

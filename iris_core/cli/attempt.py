@@ -18,6 +18,7 @@ COMMANDS = {
     "logs": Lazy("iris_core.cli.logs:attempt_logs", "Print what one attempt wrote."),
     "wait": Lazy("iris_core.cli.attempt:wait", "Wait until an attempt has ended."),
     "outputs": Lazy("iris_core.cli.outputs:outputs", "Fetch the archive of what an attempt left in $IRIS_OUTPUT_DIR."),
+    "profile": Lazy("iris_core.cli.profile:attempt_profile", "Look into the processes of a running attempt."),
     "preempt": Lazy("iris_core.cli.kick:preempt_attempts", "Force attempts to an end while they are current."),
     "fail": Lazy(
         "iris_core.cli.kick:fail_attempts", "Force tasks to an end as FAILED while these attempts are current."

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "status": Lazy("iris_core.cli.process:status", "Show what a process is and uses."),
     "logs": Lazy("iris_core.cli.process:logs", "Print the log of the controller or of a worker."),
+    "profile": Lazy("iris_core.cli.profile:process_profile", "Look into a running process."),
 }
 
 CONTROLLER: Final = "/system/controller"
@@ -30,7 +31,7 @@ def process() -> None:
     """Look at the controller and the workers themselves."""
 
 
-def _target(text: str, *, logs: bool) -> str:
+def target_of(text: str, *, logs: bool) -> str:
     """A process's name, checked. Raises ModelError, UsageFailed."""
     from iris_core.contracts import UsageFailed
     from iris_core.model.errors import shown
@@ -61,7 +62,7 @@ def status(session: Session, target: str, how: output.Format) -> None:
     """Show host, pid, CPU and memory of the controller, of a worker, or of a running task."""
     from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 
-    request = pb.GetProcessStatusRequest(target=_target(target, logs=False))
+    request = pb.GetProcessStatusRequest(target=target_of(target, logs=False))
     found = session.client.call("ControllerService/GetProcessStatus", request, pb.GetProcessStatusResponse).process
     if how == "json":
         from iris_core.cli.describing import as_object
@@ -121,7 +122,7 @@ def logs(
     from iris_core.wire.gen.iris.v1.common_pb2 import MATCH_SCOPE_EXACT
     from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsRequest
 
-    request = FetchLogsRequest(source=_target(target, logs=True), match_scope=MATCH_SCOPE_EXACT, substring=substring)
+    request = FetchLogsRequest(source=target_of(target, logs=True), match_scope=MATCH_SCOPE_EXACT, substring=substring)
     if level:
         number: Any = LogLevel[level.upper()].value
         request.min_level = number

@@ -32,6 +32,7 @@ COMMANDS = {
     "logs": Lazy("iris_core.cli.logs:task_logs", "Print what a task wrote, over all its attempts."),
     "wait": Lazy("iris_core.cli.task:wait", "Wait until a task has ended."),
     "exec": Lazy("iris_core.cli.task:exec_command", "Run a command in a task's directory and environment."),
+    "profile": Lazy("iris_core.cli.profile:task_profile", "Look into the processes of a running task."),
     "preempt": Lazy("iris_core.cli.kick:preempt_tasks", "Force the current attempts of tasks to an end."),
     "fail": Lazy("iris_core.cli.kick:fail_tasks", "Force tasks to an end as FAILED."),
 }

@@ -1,0 +1,48 @@
+"""Results that go into a file: whole, or not at all; `-` is standard output.
+
+A file that a failed or interrupted command leaves half is worse than none, so the bytes are written beside it and renamed. What is
+no plain file (a pipe, a device) is written to directly.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from iris_core.cli import output
+from iris_core.contracts import IrisError
+from iris_core.model.errors import shown
+
+if TYPE_CHECKING:
+    from iris_core.cli.session import Session
+
+
+def save(session: Session, path: str, data: bytes, what: str) -> None:
+    """Writes `data` and says so on standard error. Raises IrisError."""
+    if path == "-":
+        output.write_bytes(data)
+        output.flush()
+        return
+    try:
+        _write(Path(path), data)
+    except OSError as error:
+        raise IrisError(f"cannot write {shown(path)}: {(error.strerror or str(error)).lower()}") from None
+    except ValueError:
+        raise IrisError(f"{shown(path)} is no file name") from None
+    session.diagnostics.note(f"wrote {what} to {path} ({len(data)} bytes)")
+
+
+def _write(path: Path, data: bytes) -> None:
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
+    real = path.resolve()
+    scratch = real.with_name(f".{real.name[:100]}.{secrets.token_hex(4)}")
+    try:
+        with open(scratch, "xb") as file:
+            file.write(data)
+        os.replace(scratch, real)
+    finally:
+        scratch.unlink(missing_ok=True)
