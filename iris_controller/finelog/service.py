@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,13 +23,14 @@ from iris_controller.finelog import query as queries
 from iris_controller.finelog.health import store_health
 from iris_controller.finelog.ingest import Ingest, marks_of
 from iris_controller.finelog.reader import MAX_ANSWER_BYTES, Scan
+from iris_controller.finelog.view_service import ViewService
 from iris_controller.finelog.waiters import Waiters
 from iris_controller.rpc.errors import RpcError, as_rpc_error, invalid
 from iris_core.wire.gen.iris.v1 import logs_pb2
 from iris_core.wire.services import method
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from iris_controller.finelog.query import Query
     from iris_controller.finelog.store import Store
@@ -52,6 +54,7 @@ class LogService:
         self._ingest = Ingest(store, self._waiters.notify)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="finelog-reader")
         self._unsent_bytes = 0
+        self._views = ViewService(store, self._waiters, self._readers, self._room)
 
     async def push_logs(self, raw: bytes) -> bytes:
         """`PushLogs`. Raises RpcError."""
@@ -87,7 +90,9 @@ class LogService:
             waiting_readers=len(self._waiters),
             release=self._release,
         )
+        views, view_bytes = len(self._views), self._views.memory_bytes
         found = await asyncio.get_running_loop().run_in_executor(self._readers, ask)
+        found.views, found.view_bytes = views, view_bytes
         return logs_pb2.GetStoreHealthResponse(store=found).SerializeToString()
 
     async def _read(self, query: Query, producers: list[str], wait_seconds: float) -> logs_pb2.FetchLogsResponse:
@@ -109,14 +114,20 @@ class LogService:
 
     async def _scan(self, query: Query) -> logs_pb2.FetchLogsResponse:
         loop = asyncio.get_running_loop()
-        room = max(MIN_ANSWER_BYTES, min(MAX_ANSWER_BYTES, (UNSENT_BYTES - self._unsent_bytes) // 4))
-        # Set aside from the start: many that begin together must not all count on the same room.
-        self._unsent_bytes += room
-        try:
+        with self._room(MAX_ANSWER_BYTES) as room:
             scan = Scan(self._store, query, max_bytes=room)
             while not await loop.run_in_executor(self._readers, scan.step, SLICE_SECONDS):
                 pass
             return await loop.run_in_executor(self._readers, scan.answer)
+
+    @contextmanager
+    def _room(self, most: int) -> Iterator[int]:
+        """Bytes for an answer that is being made, fewer when much is."""
+        room = max(MIN_ANSWER_BYTES, min(most, (UNSENT_BYTES - self._unsent_bytes) // 4))
+        # Set aside from the start: many that begin together must not all count on the same room.
+        self._unsent_bytes += room
+        try:
+            yield room
         finally:
             self._unsent_bytes -= room
 
@@ -126,9 +137,20 @@ class LogService:
             ("LogService/PushLogs", self.push_logs),
             ("LogService/FetchLogs", self.fetch_logs),
             ("LogService/GetStoreHealth", self.get_store_health),
+            ("LogService/OpenLogView", self._views.open_log_view),
+            ("LogService/ReadLines", self._views.read_lines),
+            ("LogService/FindNext", self._views.find_next),
+            ("LogService/CloseLogView", self._views.close_log_view),
+        ]
+        streams: list[tuple[str, Callable[[bytes], AsyncIterator[bytes]]]] = [
+            ("LogService/Tail", self._views.tail),
+            ("LogService/ExportLogs", self._views.export_logs),
         ]
         found = {
             method(name).name: grpc.unary_unary_rpc_method_handler(self._guard(name, call)) for name, call in pairs
+        }
+        found |= {
+            method(name).name: grpc.unary_stream_rpc_method_handler(_guard_stream(name, call)) for name, call in streams
         }
         return grpc.method_handlers_generic_handler("iris.v1.LogService", found)
 
@@ -159,5 +181,23 @@ class LogService:
     async def close(self) -> None:
         """Stores what waits and ends the threads. Call it when no request is under way any more."""
         self.end_waits()
+        await self._views.close()
         await self._ingest.close()
         await asyncio.to_thread(self._readers.shutdown)
+
+
+def _guard_stream(name: str, call: Callable[[bytes], AsyncIterator[bytes]]) -> Callable[..., AsyncIterator[bytes]]:
+    async def handle(raw: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[bytes]:
+        answers = call(raw)
+        try:
+            async for answer in answers:
+                yield answer
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except Exception as error:
+            fault = as_rpc_error(error, name)
+            await context.abort(fault.grpc_code(), fault.message, fault.metadata())
+        finally:
+            await answers.aclose()  # type: ignore[attr-defined]  # it is a generator
+
+    return handle

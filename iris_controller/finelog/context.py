@@ -1,0 +1,80 @@
+"""What stands around a line that matches: so many lines of its key on either side, and the whole traceback it is part of.
+
+A Python traceback is one entry of a log, however many lines it has: from its header over the indented frames to the exception, and on
+through the ones it was chained to. Lines of the other streams of a task may stand in between and are not part of it. Plain functions
+over lines that somebody else has read.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from iris_core.wire.gen.iris.v1 import logs_pb2
+
+LOOK_LINES = 200
+"""How far the rest of a traceback is looked for."""
+HEADER = "Traceback (most recent call last)"
+_CHAIN = re.compile(
+    r"^(During handling of the above exception, another exception occurred"
+    r"|The above exception was the direct cause of the following exception):"
+)
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One stream of one attempt: where in a traceback it is. `held` are lines that belong to it only if another one follows."""
+
+    entry: int = -1
+    in_frames: bool = False
+    chained: bool = False
+    held: list[int] = field(default_factory=list)
+
+    def end(self) -> None:
+        self.entry, self.in_frames, self.chained, self.held = -1, False, False, []
+
+
+def tracebacks(lines: Sequence[logs_pb2.StoredLine]) -> list[int]:
+    """For each line the number of the traceback it is part of, -1 = none."""
+    found = [-1] * len(lines)
+    streams: dict[tuple[str, str], _Stream] = {}
+    count = 0
+    for place, line in enumerate(lines):
+        stream = streams.get((line.attempt_uid, line.source))
+        text = line.data
+        if HEADER in text:
+            if stream is None:
+                stream = streams[line.attempt_uid, line.source] = _Stream()
+            if stream.chained:
+                for held in stream.held:
+                    found[held] = stream.entry
+            elif not stream.in_frames or not text[:1].isspace():
+                stream.entry, count = count, count + 1
+            stream.in_frames, stream.chained, stream.held = True, False, []
+            found[place] = stream.entry
+        elif stream is None or stream.entry < 0:
+            continue
+        elif stream.in_frames:
+            found[place] = stream.entry
+            stream.in_frames = not text or text[0].isspace()
+        elif not text.strip() and len(stream.held) < 4:
+            stream.held.append(place)
+        elif _CHAIN.match(text):
+            stream.held.append(place)
+            stream.chained = True
+        else:
+            stream.end()
+    return found
+
+
+def around(entries: Sequence[int], place: int, context: int) -> set[int]:
+    """The places that a hit at `place` brings, its own included. `entries` is what `tracebacks` found."""
+    chosen = set(range(max(0, place - context), min(len(entries), place + context + 1)))
+    if (entry := entries[place]) >= 0:
+        low, high = max(0, place - LOOK_LINES), min(len(entries), place + LOOK_LINES + 1)
+        chosen.update(other for other in range(low, high) if entries[other] == entry)
+    return chosen

@@ -1,0 +1,118 @@
+"""Reads what stands around the hits of a view, key by key, in windows, so that hits that lie close cost one read together.
+
+A hit whose surroundings reach the end of what is stored is looked at again when there is more. Must never decide what belongs to a
+hit: `context` does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from iris_controller.finelog.context import LOOK_LINES, around, tracebacks
+from iris_controller.finelog.numbers import BREAKS, CONTEXT
+from iris_controller.finelog.query import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable
+
+    from iris_controller.finelog.query import Query
+    from iris_core.wire.gen.iris.v1 import logs_pb2
+
+    Read = Callable[[Query], Generator[None, None, logs_pb2.FetchLogsResponse]]
+
+WINDOW_LINES = 1000
+
+
+@dataclass(slots=True)
+class _Key:
+    """Up to where lines of a key are in the view, and the hits whose surroundings were cut short."""
+
+    last_seq: int = 0
+    open: list[int] = field(default_factory=list)
+
+
+class Surroundings:
+    """`context` lines on either side; `base` gives the bounds of the view, `read` one answer in slices."""
+
+    def __init__(self, base: Query, context: int, read: Read) -> None:
+        self._base = replace(
+            base, cursor=0, before=0, substring="", regex=None, min_level=0, since_ms=0, until_ms=0, tail=False
+        )
+        self._context = context
+        self._read = read
+        self._keys: dict[str, _Key] = {}
+
+    def of(
+        self, hits: Iterable[logs_pb2.StoredLine], upto: int
+    ) -> Generator[None, None, list[tuple[logs_pb2.StoredLine, int]]]:
+        """The hits, all those up to the seq `upto`, with their surroundings up to there: lines and flags, in the order of seq."""
+        by_key: dict[str, list[int]] = {key: list(known.open) for key, known in self._keys.items() if known.open}
+        fresh: set[int] = set()
+        for hit in hits:
+            by_key.setdefault(hit.key, []).append(hit.seq)
+            fresh.add(hit.seq)
+        found: list[tuple[logs_pb2.StoredLine, int]] = []
+        for key, seqs in by_key.items():
+            found += yield from self._of_key(key, seqs, fresh, upto)
+        found.sort(key=lambda item: item[0].seq)
+        return found
+
+    def _of_key(
+        self, key: str, seqs: list[int], fresh: set[int], upto: int
+    ) -> Generator[None, None, list[tuple[logs_pb2.StoredLine, int]]]:
+        known = self._keys.setdefault(key, _Key())
+        known.open = []
+        reach = self._context + LOOK_LINES
+        found: list[tuple[logs_pb2.StoredLine, int]] = []
+        at = 0
+        while at < len(seqs):
+            first = seqs[at]
+            query = replace(self._base, scope=Scope(key))
+            before = yield from self._read(replace(query, before=first, tail=True, max_lines=reach))
+            after = yield from self._read(
+                replace(query, cursor=first - 1, before=upto + 1, max_lines=max(WINDOW_LINES, 3 * reach))
+            )
+            is_end = after.cursor >= upto
+            window = [*before.entries, *after.entries]
+            places = {line.seq: place for place, line in enumerate(window)}
+            entries = tracebacks(window)
+            chosen: set[int] = set()
+            began = at
+            while at < len(seqs):
+                place = places.get(seqs[at])
+                if place is None:
+                    # Beyond the window, or (the first) removed meanwhile.
+                    at += at == began
+                    break
+                if place + reach >= len(window) and not is_end and at > began:
+                    break
+                brought = around(entries, place, self._context)
+                chosen |= brought
+                if place + self._context >= len(window) or entries[-1] == entries[place] >= 0:
+                    known.open.append(seqs[at])
+                at += 1
+            found += self._flagged(known, window, sorted(chosen), fresh, is_whole=not before.from_seq)
+        return found
+
+    def _flagged(
+        self,
+        known: _Key,
+        window: list[logs_pb2.StoredLine],
+        chosen: list[int],
+        fresh: set[int],
+        *,
+        is_whole: bool,
+    ) -> Generator[tuple[logs_pb2.StoredLine, int]]:
+        """Those of `chosen` that are not in the view yet. `is_whole`: the window begins with the first line of the key."""
+        for place in chosen:
+            line = window[place]
+            if line.seq <= known.last_seq:
+                continue
+            flags = 0 if line.seq in fresh else CONTEXT
+            if (known.last_seq and (window[place - 1].seq if place else 0) > known.last_seq) or (
+                known.last_seq and not place and not is_whole
+            ):
+                flags |= BREAKS
+            known.last_seq = line.seq
+            yield line, flags

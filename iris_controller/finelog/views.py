@@ -1,0 +1,267 @@
+"""A view: the lines of a log under one filter, numbered once and for all, found and read in slices.
+
+Opening searches what is stored and remembers which line has which number, not the lines: those are read when they are asked for. New
+lines get numbers behind the last one, so whatever arrives, is compacted or removed meanwhile, a number means the same line; one that
+retention took is said to be gone. Every method is a generator that gives way every few hundredths of a second, so that many readers
+take turns on few threads.
+
+Must never hold more than `MAX_LINES` numbers, and never a line beyond an answer.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from iris_controller.finelog.numbers import BREAKS, CONTEXT, Numbers
+from iris_controller.finelog.order import TimeOrder
+from iris_controller.finelog.reader import Scan
+from iris_controller.finelog.surroundings import Surroundings
+from iris_core.wire.gen.iris.v1 import logs_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+    from iris_controller.finelog.query import Query
+    from iris_controller.finelog.store import Store
+
+MAX_LINES = 1_000_000
+MAX_CONTEXT = 1_000
+MAX_CONTEXT_HITS = 20_000
+"""Hits whose surroundings are read; each costs reading about a thousand lines unless they lie close."""
+PAGE_LINES = 20_000
+STEP_S = 0.02
+NEAR_SEQS = 4_096
+"""Lines that lie no further apart are read together."""
+
+Answer = logs_pb2.FetchLogsResponse
+
+
+class View:
+    """One view. `query` has the scope, the bounds and the filter; `limit` hits at most; `context` None = the hits alone.
+
+    The generators below must not run side by side, except `read` and `find`, which may run beside any.
+    """
+
+    def __init__(self, store: Store, query: Query, *, limit: int = 0, context: int | None = None) -> None:
+        self._most = most = MAX_CONTEXT_HITS if context is not None else MAX_LINES
+        self.query = query
+        self.context = context
+        self.numbers = Numbers()
+        self.hits = 0
+        self.scanned = 0
+        self.scanned_to = query.cursor
+        self.is_complete = False
+        self.full_reason = ""
+        """Why no more lines will come, "" = they may."""
+        self._store = store
+        self._limit = min(limit, most) if limit else most
+        what = "hits with their context" if context is not None else "lines"
+        self._limit_word = (
+            f"{limit:,} lines were asked for" if 0 < limit <= most else f"a view holds at most {most:,} {what}"
+        )
+        self._is_tail = query.tail
+        self._reasons: dict[str, None] = {}
+        self._notes: dict[str, None] = {}
+        self._order = TimeOrder() if query.scope.prefix else None
+        self._around = Surroundings(query, context, self.read_store) if context is not None else None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no line will be added any more."""
+        return bool(self.full_reason)
+
+    @property
+    def held(self) -> int:
+        """Lines that wait for their place."""
+        return len(self._order) if self._order is not None else 0
+
+    @property
+    def first_seq(self) -> int:
+        """No line of the view has a lower seq."""
+        return self.numbers.lowest_seq() or self.scanned_to + 1
+
+    @property
+    def numbered_to(self) -> int:
+        """Every line of the view up to this seq has its number."""
+        if self._order is None or not self._order:
+            return self.scanned_to
+        return min(self.scanned_to, self._order.lowest_seq() - 1)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What it takes, about."""
+        return 4_096 + self.numbers.memory_bytes + self.held * 300
+
+    def state(self) -> logs_pb2.LogViewState:
+        """How it stands."""
+        reasons = [*self._reasons, *([self.full_reason] if self.full_reason else [])]
+        return logs_pb2.LogViewState(
+            lines=len(self.numbers),
+            hits=self.hits,
+            scanned=self.scanned,
+            scanned_to=self.scanned_to,
+            last_seq=self._store.last_seq,
+            complete=self.is_complete,
+            capped=bool(reasons),
+            capped_reason="; ".join(reasons),
+            notes=list(self._notes),
+            memory_bytes=self.memory_bytes,
+        )
+
+    # Searching ----------------------------------------------------------------------------------------------------
+
+    def build(self) -> Generator[None]:
+        """Searches what is stored now."""
+        end = self._end()
+        yield from self._last(end) if self._is_tail else self._forward(end)
+        if self._order is not None:
+            self._number(self._order.rest())
+        self.is_complete = True
+
+    def extend(self, now: float) -> Generator[None]:
+        """Searches what was stored since. Lines of several keys are held for the moment: `settle` numbers them."""
+        yield from self._forward(self._end(), arrived=now)
+
+    def settle(self, before: float) -> None:
+        """Numbers the held lines that came before that moment."""
+        if self._order is not None:
+            self._number(self._order.arrived(before))
+
+    def _end(self) -> int:
+        last = self._store.last_seq
+        return min(last, self.query.before - 1) if self.query.before else last
+
+    def _forward(self, end: int, arrived: float = 0.0) -> Generator[None]:
+        while self.scanned_to < end and not self.is_full:
+            left = self._limit - self.hits
+            answer = yield from self.read_store(
+                replace(
+                    self.query,
+                    cursor=self.scanned_to,
+                    before=end + 1,
+                    tail=False,
+                    max_lines=max(1, min(PAGE_LINES, left)),
+                )
+            )
+            if left <= 0 and answer.entries:
+                self.full_reason = self._limit_word
+                return
+            if answer.cursor <= self.scanned_to:
+                return
+            yield from self._take(answer.entries, answer.cursor, arrived)
+            self.scanned_to = answer.cursor
+            self._note(answer, cut=self.scanned_to < end)
+            if self._order is not None and not arrived:
+                self._number(self._order.settled())
+
+    def _last(self, end: int) -> Generator[None]:
+        """Finds where the last lines begin, then goes forward from there: nothing is kept meanwhile."""
+        count, before, start = 0, end + 1, self.query.cursor
+        while before > start + 1:
+            left = self._limit - count
+            answer = yield from self.read_store(
+                replace(self.query, before=before, tail=True, max_lines=max(1, min(PAGE_LINES, left)))
+            )
+            if left <= 0 and answer.entries:
+                start = before - 1
+                self._reasons[self._limit_word] = None
+                break
+            count += len(answer.entries)
+            before = answer.from_seq
+        self.scanned_to = start
+        yield from self._forward(end)
+        # What comes later is added behind them.
+        self._limit = self._most
+
+    def _take(self, hits: Iterable[logs_pb2.StoredLine], upto: int, arrived: float) -> Generator[None]:
+        lines = sorted(hits, key=lambda line: line.seq)
+        self.hits += len(lines)
+        if self._around is not None:
+            flagged = yield from self._around.of(lines, upto)
+        else:
+            flagged = [(line, 0) for line in lines]
+        if self._order is None:
+            self._number((line.seq, flags) for line, flags in flagged)
+            return
+        for line, flags in flagged:
+            self._order.push(line, flags, arrived)
+
+    def _number(self, lines: Iterable[tuple[int, int]]) -> None:
+        for seq, flags in lines:
+            if len(self.numbers) >= MAX_LINES:
+                self.full_reason = self.full_reason or f"a view holds at most {MAX_LINES:,} lines"
+                return
+            self.numbers.append(seq, flags)
+
+    def _note(self, answer: Answer, *, cut: bool) -> None:
+        self.scanned += answer.scanned
+        self._notes.update(dict.fromkeys(answer.notes))
+        # A page that was cut, which its first reason says, goes on with the next one.
+        for reason in answer.capped_reason.split("; ")[cut:] if answer.capped else ():
+            self._reasons[reason] = None
+
+    # Reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, first: int, count: int, max_bytes: int) -> Generator[None, None, list[logs_pb2.ViewLine]]:
+        """Up to `count` lines from number `first` on; fewer at the end of the view and if they are large, at least one if there is one."""
+        page = self.numbers.page(first, count)
+        lines, is_cut = yield from self._lines([seq for seq, _ in page], max_bytes)
+        if is_cut and page and page[0][0] not in lines:
+            lines, _ = yield from self._lines([page[0][0]], max_bytes)
+            page = page[:1]
+            is_cut = False
+        found: list[logs_pb2.ViewLine] = []
+        for number, (seq, flags) in enumerate(page, first):
+            line = lines.get(seq)
+            if line is None and is_cut:
+                break
+            made = logs_pb2.ViewLine(
+                number=number, is_context=bool(flags & CONTEXT), breaks=bool(flags & BREAKS), gone=line is None
+            )
+            made.line.CopyFrom(line if line is not None else logs_pb2.StoredLine(seq=seq))
+            found.append(made)
+        return found
+
+    def _lines(
+        self, seqs: list[int], max_bytes: int
+    ) -> Generator[None, None, tuple[dict[int, logs_pb2.StoredLine], bool]]:
+        """The lines with those seqs, as far as they are there; and whether some were not read because of their size."""
+        query = self.query
+        if self.context is not None:
+            query = replace(query, substring="", regex=None, min_level=0, since_ms=0, until_ms=0)
+        wanted = sorted(seqs)
+        found: dict[int, logs_pb2.StoredLine] = {}
+        at = 0
+        while at < len(wanted):
+            end = at + 1
+            while end < len(wanted) and wanted[end] - wanted[end - 1] <= NEAR_SEQS:
+                end += 1
+            cursor = wanted[at] - 1
+            while cursor < wanted[end - 1]:
+                answer = yield from self.read_store(
+                    replace(query, cursor=cursor, before=wanted[end - 1] + 1, tail=False, max_lines=PAGE_LINES),
+                    max_bytes,
+                )
+                if answer.cursor <= cursor:
+                    break
+                cursor = answer.cursor
+                for line in answer.entries:
+                    place = bisect_left(wanted, line.seq, at, end)
+                    if place < end and wanted[place] == line.seq:
+                        found[line.seq] = line
+                        max_bytes -= line.ByteSize()
+                if max_bytes <= 0:
+                    return found, True
+            at = end
+        return found, False
+
+    # Reading the store --------------------------------------------------------------------------------------------
+
+    def read_store(self, query: Query, max_bytes: int = 8 << 20) -> Generator[None, None, Answer]:
+        """One answer of the store."""
+        scan = Scan(self._store, query, max_bytes=max(max_bytes, 1))
+        while not scan.step(STEP_S):
+            yield
+        return scan.answer()

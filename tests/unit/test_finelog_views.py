@@ -1,0 +1,391 @@
+"""Views: every line has one number and keeps it, whatever arrives, is filtered, surrounds a hit, or is removed."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from iris_controller.finelog import query as queries
+from iris_controller.finelog import views
+from iris_controller.finelog.context import around, tracebacks
+from iris_controller.finelog.export import Exporter
+from iris_controller.finelog.finding import Find
+from iris_controller.finelog.numbers import BREAKS, CONTEXT, Numbers
+from iris_controller.finelog.store import Store
+from iris_controller.finelog.views import View
+from iris_core.model.regex import compile_content_regex
+from iris_core.wire.gen.iris.v1 import logs_pb2
+from tests.unit.finelog_world import EXACT, NOW_MS, PREFIX, batch, numbered, put
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+    from pathlib import Path
+
+ROOM = 8 << 20
+
+
+def run(work: Generator[None, None, Any]) -> Any:
+    """The result of work that is done in slices."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value
+
+
+def view_of(store: Store, source: str, *, context: int | None = None, **fields: Any) -> View:
+    """A view, built."""
+    fields.setdefault("match_scope", EXACT)
+    limit = fields.get("max_lines", 0)
+    query = queries.parse(logs_pb2.FetchLogsRequest(source=source, **fields))
+    view = View(store, query, limit=limit, context=context)
+    run(view.build())
+    return view
+
+
+def lines_of(view: View, first: int = 0, count: int = 10_000, room: int = ROOM) -> list[logs_pb2.ViewLine]:
+    found: list[logs_pb2.ViewLine] = run(view.read(first, count, room))
+    return found
+
+
+def texts(view: View, first: int = 0, count: int = 10_000) -> list[str]:
+    return [line.line.data for line in lines_of(view, first, count)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store(tmp_path / "store")
+    yield made
+    made.close()
+
+
+def test_pages_by_number_and_new_lines_behind_the_last(store: Store) -> None:
+    put(store, numbered(2500), numbered(10, key="/u/other/0:0", producer="other"))
+    view = view_of(store, "/u/j/0:0")
+    assert (len(view.numbers), view.is_complete) == (2500, True)
+    assert texts(view, 2490) == [f"line {number}" for number in range(2490, 2500)]
+    assert texts(view, 1200, 3) == ["line 1200", "line 1201", "line 1202"]
+    assert texts(view, 2500) == []
+    put(store, numbered(5, first=2500))
+    assert len(view.numbers) == 2500
+    run(view.extend(1.0))
+    assert texts(view, 2499) == [f"line {number}" for number in range(2499, 2505)]
+    assert [line.number for line in lines_of(view, 2499)] == list(range(2499, 2505))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    pushes=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5000), st.integers(1, 6)), min_size=1, max_size=14),
+    cut=st.integers(0, 14),
+    regex=st.sampled_from(["", "[02468]$"]),
+)
+def test_a_job_is_in_the_order_of_time_and_every_line_keeps_its_number(
+    tmp_path_factory: pytest.TempPathFactory, pushes: list[tuple[int, int, int]], cut: int, regex: str
+) -> None:
+    store = Store(tmp_path_factory.mktemp("store"))
+    nexts = [0, 0, 0]
+
+    def push(rank: int, ms: int, count: int) -> None:
+        put(store, numbered(count, first=nexts[rank], key=f"/u/j/{rank}:0", producer=f"p{rank}", at_ms=NOW_MS + ms))
+        nexts[rank] += count
+
+    for one in pushes[:cut]:
+        push(*one)
+    view = view_of(store, "/u/j", match_scope=PREFIX, regex=regex)
+    before = lines_of(view)
+    places: dict[str, int] = {}
+    last = 0
+    for found in before:
+        place = max(found.line.epoch_ms, places.get(found.line.key, 0))
+        places[found.line.key] = place
+        assert place >= last, "by time, and a key's own lines in their order"
+        last = place
+    for one in pushes[cut:]:
+        push(*one)
+        run(view.extend(1.0))
+        view.settle(0.5)
+        run(view.extend(2.0))
+    view.settle(9.0)
+    after = lines_of(view)
+    assert after[: len(before)] == before
+    wanted = {(f"/u/j/{rank}:0", number) for rank in range(3) for number in range(nexts[rank])}
+    wanted = {item for item in wanted if not regex or item[1] % 2 == 0}
+    assert sorted((found.line.key, found.line.number) for found in after) == sorted(wanted)
+    for rank in range(3):
+        own = [found.line.number for found in after if found.line.key == f"/u/j/{rank}:0"]
+        assert own == sorted(own)
+    for found in after:
+        assert view.numbers.number_of(found.line.seq) == found.number
+    store.close()
+
+
+@given(st.lists(st.integers(0, 1 << 40), unique=True, max_size=300), st.integers(1, 3000))
+def test_a_seq_finds_its_number_in_any_order(seqs: list[int], step: int) -> None:
+    numbers = Numbers()
+    padded = [*seqs, *range(1 << 41, (1 << 41) + 5 * step, step)]
+    for seq in padded:
+        numbers.append(seq)
+    assert [numbers.number_of(seq) for seq in padded] == list(range(len(padded)))
+    assert numbers.number_of(1 << 50) is None
+    assert [seq for seq, _ in numbers.page(1, 3)] == padded[1:4]
+
+
+def test_numbers_cross_blocks() -> None:
+    numbers = Numbers()
+    order = [seq ^ 1 for seq in range(5000)]
+    for seq in order:
+        numbers.append(seq * 3)
+    assert all(numbers.number_of(seq * 3) == place for place, seq in enumerate(order))
+    assert numbers.number_of(7) is None
+
+
+def grep(lines: Sequence[str], needle: str, context: int) -> list[tuple[int, bool]]:
+    """What `grep -C` shows: places, and whether each is a hit."""
+    hits = [place for place, line in enumerate(lines) if needle in line]
+    shown = sorted(
+        {other for hit in hits for other in range(hit - context, hit + context + 1) if 0 <= other < len(lines)}
+    )
+    return [(place, place in hits) for place in shown]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    marks=st.lists(st.booleans(), min_size=1, max_size=60),
+    context=st.integers(0, 4),
+    page=st.integers(1, 7),
+    pieces=st.integers(1, 4),
+)
+def test_context_is_that_of_grep_whatever_the_pages_and_whenever_the_lines_come(
+    tmp_path_factory: pytest.TempPathFactory, marks: list[bool], context: int, page: int, pieces: int
+) -> None:
+    store = Store(tmp_path_factory.mktemp("store"))
+    lines = [f"hit {place}" if mark else f"line {place}" for place, mark in enumerate(marks)]
+    size = -(-len(lines) // pieces)
+    view: View | None = None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(views, "PAGE_LINES", page)
+        for at in range(0, len(lines), size):
+            put(store, batch(lines[at : at + size], first=at), numbered(3, first=at * 3, key="/u/x/0:0", producer="x"))
+            if view is None:
+                view = view_of(store, "/u/j/0:0", substring="hit", context=context)
+            else:
+                run(view.extend(1.0))
+    assert view is not None
+    found = lines_of(view)
+    wanted = grep(lines, "hit", context)
+    assert [(found_line.line.number, not found_line.is_context) for found_line in found] == wanted
+    for before, line in itertools.pairwise(found):
+        assert line.breaks == (line.line.number > before.line.number + 1)
+    assert not found or not found[0].breaks
+    store.close()
+
+
+FAULT = [
+    "starting",
+    "Traceback (most recent call last):",
+    '  File "a.py", line 1, in f',
+    "    return 1 / 0",
+    "ZeroDivisionError: division by zero",
+    "",
+    "During handling of the above exception, another exception occurred:",
+    "",
+    "Traceback (most recent call last):",
+    '  File "a.py", line 9, in <module>',
+    "    f()",
+    "ValueError: bad",
+    "going on",
+    "  indented, of nobody",
+]
+
+
+def test_a_traceback_is_one_entry_with_what_it_was_chained_to(store: Store) -> None:
+    put(store, batch(FAULT))
+    assert tracebacks(lines := [line.line for line in lines_of(view_of(store, "/u/j/0:0"))]) == [
+        -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, -1,
+    ]  # fmt: skip
+    assert around(tracebacks(lines), 3, 0) == set(range(1, 12))
+    assert texts(view_of(store, "/u/j/0:0", regex="^ValueError", context=0)) == FAULT[1:12]
+    assert texts(view_of(store, "/u/j/0:0", regex="^ValueError", context=1)) == FAULT[1:13]
+    assert texts(view_of(store, "/u/j/0:0", regex="^ValueError")) == ["ValueError: bad"]
+    assert texts(view_of(store, "/u/j/0:0", substring="of nobody", context=0)) == [FAULT[13]]
+
+
+def test_a_traceback_that_another_stream_interrupts_is_whole(store: Store) -> None:
+    made = batch(FAULT[:5])
+    for place, entry in enumerate(made.entries):
+        entry.source = "stderr" if place else "stdout"
+    noise = made.entries.add(number=5, epoch_ms=NOW_MS, source="stdout", data="step 7")
+    moved = [made.entries[0], made.entries[1], made.entries[2], noise, made.entries[3], made.entries[4]]
+    again = logs_pb2.LogBatch(producer="p0", key="/u/j/0:0", attempt_uid="p0", incarnation=1)
+    for number, entry in enumerate(moved):
+        again.entries.add().CopyFrom(entry)
+        again.entries[-1].number = number
+    put(store, again)
+    found = texts(view_of(store, "/u/j/0:0", substring="ZeroDivisionError", context=0))
+    assert found == FAULT[1:5]
+
+
+def test_a_traceback_that_is_cut_by_the_end_goes_on_when_more_comes(store: Store) -> None:
+    put(store, batch(FAULT[:3]))
+    view = view_of(store, "/u/j/0:0", substring="in f", context=0)
+    assert texts(view) == FAULT[1:3]
+    put(store, batch(FAULT[3:], first=3))
+    run(view.extend(1.0))
+    assert texts(view) == FAULT[1:12]
+    assert [line.is_context for line in lines_of(view)][:2] == [True, False]
+
+
+def test_the_last_ones_and_the_first_ones_say_that_there_is_more(store: Store) -> None:
+    put(store, numbered(300))
+    last = view_of(store, "/u/j/0:0", max_lines=7, tail=True)
+    assert texts(last) == [f"line {number}" for number in range(293, 300)]
+    assert "7 lines were asked for" in last.state().capped_reason
+    put(store, numbered(2, first=300))
+    run(last.extend(1.0))
+    assert texts(last)[-2:] == ["line 300", "line 301"]
+    first = view_of(store, "/u/j/0:0", max_lines=7)
+    assert texts(first) == [f"line {number}" for number in range(7)]
+    assert first.is_full and "7 lines were asked for" in first.state().capped_reason
+    whole = view_of(store, "/u/j/0:0", max_lines=302)
+    assert not whole.state().capped and whole.state().hits == 302
+
+
+def test_what_retention_took_is_said_to_be_gone_and_the_rest_keeps_its_numbers(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store", file_limit=4_000)
+    for first in range(0, 600, 20):
+        put(store, numbered(20, first=first))
+    view = view_of(store, "/u/j/0:0")
+    assert len(view.numbers) == 600
+    store.close()
+    store = Store(tmp_path / "store", file_limit=4_000, max_bytes=12_000)
+    put(store, numbered(20, first=600))
+    store.close()
+    store = Store(tmp_path / "store", file_limit=4_000, max_bytes=12_000)
+    assert store.ledger.removed_seq > 0
+    again = View(store, view.query)
+    again.numbers = view.numbers
+    found = lines_of(again)
+    gone = store.ledger.removed_seq
+    assert [line.number for line in found] == list(range(600))
+    assert [line.gone for line in found] == [number < gone for number in range(600)]
+    assert found[-1].line.data == "line 599"
+    fresh = view_of(store, "/u/j/0:0")
+    assert "removed by retention" in fresh.state().capped_reason
+    store.close()
+
+
+def test_large_lines_make_a_page_shorter_and_never_empty(store: Store) -> None:
+    put(store, batch(["x" * 50_000] * 10))
+    view = view_of(store, "/u/j/0:0")
+    sizes = []
+    at = 0
+    while page := lines_of(view, at, 10, 120_000):
+        sizes.append(len(page))
+        at += len(page)
+    assert at == 10 and len(sizes) > 2 and min(sizes) >= 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    words=st.lists(st.sampled_from(["apple", "pear", "a pear", "fig"]), max_size=50),
+    start=st.integers(0, 60),
+    backward=st.booleans(),
+    filtered=st.sampled_from(["", "a"]),
+)
+def test_find_gives_the_hits_of_the_view_with_their_ordinals(
+    tmp_path_factory: pytest.TempPathFactory, words: list[str], start: int, backward: bool, filtered: str
+) -> None:
+    store = Store(tmp_path_factory.mktemp("store"))
+    for at in range(0, len(words), 7):
+        put(store, batch(words[at : at + 7], first=at, key=f"/u/j/{at % 2}:0", producer=f"p{at % 2}"))
+    view = view_of(store, "/u/j", match_scope=PREFIX, substring=filtered)
+    shown = texts(view)
+    find = Find(view, compile_content_regex("p.ar"), "")
+    assert not find.is_complete or not words
+    run(find.advance())
+    hits = [number for number, text in enumerate(shown) if "pear" in text]
+    assert (find.total, find.is_complete) == (len(hits), True)
+    eligible = [number for number in hits if (number <= start if backward else number >= start)]
+    wanted = (eligible[-1] if backward else eligible[0]) if eligible else None
+    hit = find.next(start, backward=backward)
+    assert (hit and hit[0]) == wanted
+    assert hit is None or hit[1] == hits.index(hit[0]) + 1
+    put(store, batch(["pear at the end"], first=len(words) + 7, key="/u/j/0:0", producer="p0", at_ms=NOW_MS + 10**6))
+    run(view.extend(1.0))
+    run(find.advance())
+    assert find.total == len(hits), "a line without its number is not found yet"
+    view.settle(2.0)
+    run(find.advance())
+    found = find.next(10**6, backward=True)
+    assert find.total >= len(hits) + ("a" in filtered or not filtered) and found is not None
+    store.close()
+
+
+def parts(*pieces: bytes, first: int = 0, source: str = "stdout", last: bool = True) -> logs_pb2.LogBatch:
+    made = logs_pb2.LogBatch(producer="p0", key="/u/j/0:0", attempt_uid="p0", incarnation=1)
+    tail = ""
+    for place, piece in enumerate(pieces):
+        text = piece.decode(errors="replace")
+        made.entries.add(
+            number=first + place, epoch_ms=NOW_MS + first + place, source=source, data=text,
+            raw=piece if text.encode() != piece else b"", partial=place < len(pieces) - 1 or not last, part=place,
+            seam=tail + text[:4096] if place else "",
+        )  # fmt: skip
+        tail = (tail + text)[-4096:]
+    return made
+
+
+def test_a_match_across_two_parts_is_found_and_a_pattern_that_needs_more_is_said(store: Store) -> None:
+    put(store, parts(b"x" * 9000 + b"nee", b"dle" + b"y" * 9000))
+    assert len(view_of(store, "/u/j/0:0", substring="needle").numbers) == 1
+    found = view_of(store, "/u/j/0:0", regex="x{3}needley{3}")
+    assert len(found.numbers) == 1 and not found.state().notes
+    said = view_of(store, "/u/j/0:0", regex="x.*y").state()
+    assert "each part alone" in said.notes[0]
+    put(store, numbered(1, key="/u/j/1:0", producer="p1"))
+    assert not view_of(store, "/u/j/1:0", regex="l.*0").state().notes
+
+
+@given(st.lists(st.binary(max_size=12).map(lambda raw: raw.replace(b"\n", b"?")), max_size=9), st.integers(1, 4))
+@settings(max_examples=40, deadline=None)
+def test_an_export_is_what_was_written_and_can_be_taken_up_again(
+    tmp_path_factory: pytest.TempPathFactory, written: list[bytes], page: int
+) -> None:
+    store = Store(tmp_path_factory.mktemp("store"))
+    at = 0
+    for line in written:
+        cut = max(1, len(line) // 3)
+        pieces = [line[start : start + cut] for start in range(0, len(line), cut)] or [b""]
+        put(store, parts(*pieces, first=at))
+        at += len(pieces)
+    view = view_of(store, "/u/j/0:0")
+    data, next_line, lines = b"", 0, 0
+    while next_line < len(view.numbers):
+        exporter = Exporter(next_line)
+        answer = exporter.take(lines_of(view, next_line, page))
+        data += answer.data
+        lines += answer.lines
+        next_line = answer.next_line
+    assert data == b"".join(line + b"\n" for line in written)
+    assert lines == len(written)
+    store.close()
+
+
+def test_an_export_says_what_is_lost(store: Store) -> None:
+    made = batch(["one"])
+    made.entries.add(number=1, gap=5, epoch_ms=NOW_MS, source="iris", data="the spool was full")
+    put(store, made)
+    exporter = Exporter(0)
+    answer = exporter.take(lines_of(view_of(store, "/u/j/0:0")))
+    assert answer.data == b"one\n[5 lines lost: the spool was full]\n"
+    assert (answer.lines, answer.lost_lines, exporter.last().done) == (1, 5, True)
+
+
+def test_flags_are_bits() -> None:
+    numbers = Numbers()
+    numbers.append(5, CONTEXT | BREAKS)
+    assert numbers.page(0, 9) == [(5, CONTEXT | BREAKS)]
