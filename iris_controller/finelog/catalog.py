@@ -61,6 +61,10 @@ class Snapshot:
         self._tables = tables
         self._is_released = False
 
+    def tables(self) -> list[str]:
+        """The tables that had segments."""
+        return sorted(self._tables)
+
     def segments(self, table: str) -> tuple[Segment, ...]:
         """Those of a table in the order of seq; none of them overlap."""
         return self._tables.get(table, ())

@@ -1,0 +1,319 @@
+"""Ships finished segments and a manifest of them, over and over, from a thread of its own.
+
+A round uploads the segments that the catalog names and the object store does not have yet, then moves the manifest, and only then
+removes objects that no manifest has named for an hour. Rows that are older than `ship_seconds` and in no segment yet are made to
+become one first. So what a lost disk takes is bounded, and it is said all the time.
+
+A store that does not answer is a normal state: nothing here is lost and the next round tries again. A place that belongs to another
+store, or that another folder of this store took over, ends shipping for good. Must never remove an object that a manifest names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import secrets
+import time
+from contextlib import suppress
+from dataclasses import replace
+from threading import Condition, Thread
+from typing import TYPE_CHECKING, Final
+
+from iris_controller.finelog.disk import write_atomically
+from iris_controller.finelog.shipping import manifest as manifests
+from iris_controller.finelog.shipping.manifest import Manifest, Part, Shipped, object_name
+from iris_controller.finelog.shipping.owners import ShippingStatus
+from iris_controller.finelog.steps import reached
+from iris_core.contracts import GenerationMismatch, IrisError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from iris_controller.finelog.catalog import Catalog, Segment, Snapshot
+    from iris_controller.finelog.shipping.owners import Owner, Standing
+    from iris_core.contracts import ObjectStore
+
+log = logging.getLogger("iris.finelog.shipping")
+
+SHIP_SECONDS: Final = 60.0
+SHIP_BYTES: Final = 64 << 20
+"""So much on this disk alone is shipped at once."""
+LOOK_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = 60.0
+KEEP_SECONDS: Final = 3_600.0
+"""How long an object that nothing names stays: somebody may be restoring by the manifest that did."""
+MAX_GONE: Final = 200_000
+WRITER_FILE: Final = "shipping.json"
+
+
+class _Stopped(Exception):
+    """Shipping ends until an operator acts; the message says why."""
+
+
+class Shipper:
+    """See the module. `start` it once; `close` ends it after what it is at. `status` may be read from any thread."""
+
+    def __init__(
+        self,
+        folder: Path,
+        marker: bytes,
+        catalog: Catalog,
+        owners: Sequence[Owner],
+        remote: ObjectStore,
+        *,
+        ship_seconds: float = SHIP_SECONDS,
+        keep_seconds: float = KEEP_SECONDS,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._folder = folder
+        self._marker = marker.hex()
+        self._catalog = catalog
+        self._owners = owners
+        self._remote = remote
+        self._ship_seconds = ship_seconds
+        self._keep_seconds = keep_seconds
+        self._now_ms = now_ms
+        self._clock = clock
+        self._writer = ""
+        self._manifest: Manifest | None = None
+        self._generation = ""
+        self._known: dict[tuple[str, str], Shipped] = {}
+        self._doomed: dict[str, float] = {}
+        self._failures = 0
+        self._wake = Condition()
+        self._is_closed = False
+        self._thread = Thread(target=self._run, name="finelog-shipper", daemon=True)
+        self.status = ShippingStatus("shipping", place=remote.url)
+
+    # The thread --------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begins with what the last process did not get to."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread; a store that does not answer is not waited for."""
+        with self._wake:
+            self._is_closed = True
+            self._wake.notify()
+        if self._thread.is_alive():
+            self._thread.join(2.0)
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            going_on = self.round()
+            if not going_on:
+                return
+            pause = min(LOOK_SECONDS * 2**self._failures, RETRY_SECONDS)
+            with self._wake:
+                if not self._is_closed:
+                    self._wake.wait(min(pause, self._ship_seconds))
+
+    def round(self) -> bool:
+        """One look at what is to be shipped. False when shipping has ended for good."""
+        try:
+            self._claim()
+            self._roll()
+            standings = {owner.name: owner.standing() for owner in self._owners}
+            with self._catalog.snapshot() as snapshot:
+                self._ship(snapshot, standings)
+            self._remove()
+        except _Stopped as stop:
+            log.error("logs and stats are not shipped any more: %s", stop)
+            self.status = replace(self.status, state="stopped", problem=str(stop))
+            return False
+        except (IrisError, OSError) as error:
+            why = error.message if isinstance(error, IrisError) else str(error)
+            if not self._failures:
+                log.warning("logs and stats are not shipped for now: %s", why)
+            self._failures += 1
+            self.status = replace(self.status, state="behind", problem=why)
+        except Exception as error:
+            log.exception("shipping broke; it is tried again")
+            self._failures += 1
+            self.status = replace(self.status, state="behind", problem=f"{type(error).__name__}: {error}")
+        else:
+            if self._failures:
+                log.info("logs and stats are shipped again")
+            self._failures = 0
+            self.status = replace(self.status, state="shipping", problem="")
+        self._measure()
+        return True
+
+    # Whose place it is -------------------------------------------------------------------------------------------
+
+    def _claim(self) -> None:
+        """Learns what is there, once. Raises _Stopped, IrisError, OSError."""
+        if self._manifest is not None:
+            return
+        self._writer = self._writer or own_writer(self._folder)
+        found = manifests.read(self._remote)
+        there = found.manifest
+        if there is None:
+            self._manifest = Manifest(self._marker, self._writer, 0, 0)
+        elif there.marker != self._marker:
+            raise _Stopped(
+                f"{self._remote.url} holds the segments of another store: give this one a place of its own, or start it on an empty"
+                " folder to restore what is there"
+            )
+        elif there.writer != self._writer:
+            raise _Stopped(f"this store was restored from {self._remote.url} elsewhere, and the restored one ships now")
+        else:
+            self._manifest = there
+            self._known = {(table, one.segment.name): one for table, shipped in there.tables.items() for one in shipped}
+        self._generation = found.generation
+        self._doom_strays()
+
+    def _doom_strays(self) -> None:
+        """Objects of a round that a stop ended, and those that were to be removed."""
+        assert self._manifest is not None
+        named = self._manifest.objects
+        for info in self._remote.list(manifests.OBJECTS):
+            if info.name not in named:
+                self._doomed[info.name] = self._clock()
+
+    # A round -----------------------------------------------------------------------------------------------------
+
+    def _roll(self) -> None:
+        for owner in self._owners:
+            standing = owner.standing()
+            age_s = (self._now_ms() - standing.loose_since_ms) / 1000
+            if standing.loose_since_ms and (age_s >= self._ship_seconds or standing.loose_bytes >= SHIP_BYTES):
+                owner.roll()
+
+    def _ship(self, snapshot: Snapshot, standings: Mapping[str, Standing]) -> None:
+        assert self._manifest is not None
+        before = self._manifest
+        tables: dict[str, tuple[Shipped, ...]] = {}
+        fresh: list[tuple[str, Shipped, dict[str, int]]] = []
+        for table in snapshot.tables():
+            shipped = []
+            for segment in snapshot.segments(table):
+                one = self._known.get((table, segment.name))
+                if one is None or one.segment != segment:
+                    one = self._upload(table, segment, snapshot.path(table, segment))
+                    fresh.append((table, one, _marks(snapshot.path(table, segment))))
+                shipped.append(one)
+            tables[table] = tuple(shipped)
+        parts = {owner.name: self._part(owner, standings[owner.name], before, fresh) for owner in self._owners}
+        if tables == dict(before.tables) and parts == dict(before.parts):
+            return
+        after = Manifest(self._marker, self._writer, before.revision + 1, self._now_ms(), tables, parts)
+        reached("ship: all segments are there")
+        try:
+            found = manifests.write(self._remote, after, self._generation)
+        except GenerationMismatch:
+            raise _Stopped(
+                f"another process writes into {self._remote.url}: this store was restored elsewhere, and the restored one ships now"
+            ) from None
+        reached("ship: the manifest counts")
+        self._manifest, self._generation = found.manifest, found.generation
+        self._known = {(table, one.segment.name): one for table, shipped in tables.items() for one in shipped}
+        now = self._clock()
+        for name in before.objects - after.objects:
+            self._doomed[name] = now
+        for name in after.objects:
+            self._doomed.pop(name, None)
+        self.status = replace(
+            self.status,
+            shipped_at_ms=after.written_ms,
+            shipped_seq={name: part.shipped_seq for name, part in parts.items()},
+        )
+
+    def _part(
+        self,
+        owner: Owner,
+        standing: Standing,
+        before: Manifest,
+        fresh: Sequence[tuple[str, Shipped, dict[str, int]]],
+    ) -> Part:
+        old = before.parts.get(owner.name, Part())
+        ceiling = old.ceiling
+        if ceiling < standing.next_seq + manifests.HEADROOM // 2:
+            ceiling = standing.next_seq + manifests.HEADROOM
+        marks = {table: dict(found) for table, found in old.marks.items()}
+        for table, one, numbers in fresh:
+            if owner.owns(table):
+                mine = marks.setdefault(table, {})
+                for producer, number in numbers.items():
+                    known, seq = mine.get(producer, (0, 0))
+                    mine[producer] = (max(number, known), max(one.segment.last_seq, seq))
+        for table, found in marks.items():
+            if len(found) > MAX_GONE:
+                newest = sorted(found.items(), key=lambda item: item[1][1])[-MAX_GONE:]
+                marks[table] = dict(newest)
+        return Part(standing.sealed_seq, ceiling, marks, owner.notes())
+
+    def _upload(self, table: str, segment: Segment, path: Path) -> Shipped:
+        digest = hashlib.sha256()
+        with path.open("rb") as file:
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+        sha256 = digest.hexdigest()
+        name = object_name(table, segment, sha256)
+        # The object store takes the file over; the segment itself stays.
+        handed = self._folder / f"shipping-{secrets.token_hex(4)}.tmp"
+        os.link(path, handed)
+        try:
+            # One that is there already has the same bytes: its name says so.
+            with suppress(GenerationMismatch):
+                self._remote.put_file(name, handed, if_generation="")
+        finally:
+            handed.unlink(missing_ok=True)
+        reached("ship: a segment is there")
+        return Shipped(segment, name, sha256)
+
+    def _remove(self) -> None:
+        now = self._clock()
+        for name, since in list(self._doomed.items()):
+            if now - since >= self._keep_seconds:
+                self._remote.delete(name)
+                del self._doomed[name]
+                reached("ship: an object that nothing names is gone")
+
+    def _measure(self) -> None:
+        size, oldest = 0, 0
+        for owner in self._owners:
+            standing = owner.standing()
+            size += standing.loose_bytes
+            oldest = _older(oldest, standing.loose_since_ms)
+        for table in self._catalog.tables():
+            for segment in self._catalog.segments(table):
+                known = self._known.get((table, segment.name))
+                if known is None or known.segment != segment:
+                    size += segment.bytes
+                    oldest = _older(oldest, segment.created_ms)
+        self.status = replace(self.status, unshipped_bytes=size, unshipped_since_ms=oldest)
+
+
+def own_writer(folder: Path) -> str:
+    """Who the folder is to the object store; made at first. Raises IrisError, OSError."""
+    path = folder / WRITER_FILE
+    try:
+        return str(json.loads(path.read_text())["writer"])
+    except FileNotFoundError:
+        pass
+    except (ValueError, KeyError, TypeError):
+        raise IrisError(f"{path} cannot be read: remove it if no other folder of this store is in use") from None
+    writer = secrets.token_hex(8)
+    save_writer(folder, writer)
+    return writer
+
+
+def save_writer(folder: Path, writer: str) -> None:
+    """Durable when it returns. Raises OSError."""
+    write_atomically(folder / WRITER_FILE, json.dumps({"writer": writer}).encode() + b"\n")
+
+
+def _marks(path: Path) -> dict[str, int]:
+    from iris_controller.finelog.segments import read_footer
+
+    return read_footer(path).marks
+
+
+def _older(one_ms: int, other_ms: int) -> int:
+    return min(filter(None, (one_ms, other_ms)), default=0)
