@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 import psutil
 import uvloop
 
+from iris_controller import interpreter
 from iris_controller.loop import ControllerLoop
 from iris_controller.rpc.scheduler_state import SchedulerStateService
 from iris_controller.state import kernel, submit
@@ -254,7 +254,7 @@ def _median(values: list[float]) -> float:
 
 
 if __name__ == "__main__":
-    sys.setswitchinterval(0.0005)
+    interpreter.set_up()
     with tempfile.TemporaryDirectory(prefix="iris-fleet-") as name:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             print(json.dumps(runner.run(measure(Path(name)))))

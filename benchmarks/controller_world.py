@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.measure import Sample
+from iris_controller import interpreter
 from iris_controller.scheduling.plan import Planner
 from iris_controller.scheduling.plans import Plan
 from iris_controller.state import kernel, submit
@@ -47,6 +48,7 @@ class World:
         self.now_ms = 1_700_000_000_000
         self.cpu_s: defaultdict[str, float] = defaultdict(float)
         """Processor time by part of a tick; whoever reads it empties it."""
+        interpreter.set_up()
         self._folder = tempfile.TemporaryDirectory(prefix="iris-bench-")
         self._database = open_writer(Path(self._folder.name) / "controller.sqlite3")
         migrate(self._database, self.now_ms)

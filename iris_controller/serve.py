@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import json
 import logging
 import os
 import resource
 import secrets
 import signal
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from iris_controller import local_fleet, logs, release, task_outputs
+from iris_controller import interpreter, local_fleet, logs, release, task_outputs
 from iris_controller.autoscaling.runner import Autoscaler
 from iris_controller.boot import open_state
 from iris_controller.budget_tiers import apply_config
@@ -63,8 +61,6 @@ MUTATIONS_S = 5.0
 SHIP_S = 2.0
 PLANNED_S = 2.0
 EMBEDDED_GRACE_S = 20.0
-GC_THRESHOLDS = (20_000, 20, 50)
-"""The model is large and lives long: collecting it every 700 allocations would cost more than the work does."""
 
 
 def now_ms() -> int:
@@ -104,9 +100,8 @@ class Controller:
 
     async def _start(self) -> None:
         options = self.options
-        sys.setswitchinterval(0.0005)
+        interpreter.set_up()
         raise_descriptor_limit()
-        gc.set_threshold(*GC_THRESHOLDS)
         self.state.acquire()
         self._opened.append(self.state.release)
         remote = open_store(options.remote_state_dir)

@@ -1,212 +1,172 @@
 """Tasks, attempts and what workers hold, as SQL: of each row only the columns in which it differs from the committed one.
 
-A tick may change thousands of rows, most of them in the same few columns: rows that differ in the same columns are one statement, and
-a new attempt is its six columns that have no default. Every value that SQLite need not take out of the JSON is time that the next
-batch does not wait. Must never decide anything: the overlay already has.
+A tick may change thousands of rows, most of them in the same few columns. So they are compared column by column, and those that differ
+in the same columns are written together. Must never decide anything: the overlay already has.
 """
 
 from __future__ import annotations
 
 import json
-from functools import cache
-from itertools import compress
+from collections.abc import Sequence
+from functools import partial
 from operator import attrgetter, ne
-from typing import TYPE_CHECKING, Final
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
 
 from iris_controller.state.model import Usage
-from iris_core.model.states import TaskState
+from iris_controller.store.rows import Row, bulk, insert, stored, update, upsert
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Mapping
 
     from iris_controller.state.overlay import Overlay
+    from iris_controller.state.records import Attempt
     from iris_controller.store.writer import Statement
 
-Values = tuple[object, ...]
+Columns = dict[str, tuple[Sequence[Any], Sequence[Any]]]
+"""By name, the committed and the new value of each row."""
 
-TASK_COLUMNS: Final = (
-    "state",
-    "error",
-    "exit_code",
-    "started_at_ms",
-    "finished_at_ms",
-    "current_attempt_id",
-    "current_attempt_uid",
-    "priority_band",
-    "failure_count",
-    "preemption_count",
-    "current_worker_id",
-    "current_worker_address",
-)
-_task = attrgetter(
-    "state",
-    "error",
-    "exit_code",
-    "started_at_ms",
-    "finished_at_ms",
-    "attempt_number",
-    "attempt_uid",
-    "band",
-    "failure_count",
-    "preemption_count",
-    "worker_id",
-)
-ATTEMPT_COLUMNS: Final = (
-    "attempt_uid",
-    "worker_id",
-    "state",
-    "created_at_ms",
-    "started_at_ms",
-    "finished_at_ms",
-    "exit_code",
-    "error",
-    "terminal_reason",
-    "charge",
-    "executed",
-    "memory_peak_bytes",
-    "log_lines",
-    "stop_reason",
-    "displaces_json",
-    "outputs_json",
-)
-_attempt = attrgetter(
-    "uid",
-    "worker_id",
-    "state",
-    "created_at_ms",
-    "started_at_ms",
-    "finished_at_ms",
-    "exit_code",
-    "error",
-    "terminal_reason",
-    "charge",
-    "executed",
-    "memory_peak_bytes",
-    "log_lines",
-    "stop_reason",
-    "displaces",
-    "outputs",
-)
-_FRESH: Final = 4
-"""So many of an attempt's columns have no default."""
+TASK: Final = {
+    "state": "state",
+    "error": "error",
+    "exit_code": "exit_code",
+    "started_at_ms": "started_at_ms",
+    "finished_at_ms": "finished_at_ms",
+    "current_attempt_id": "attempt_number",
+    "current_attempt_uid": "attempt_uid",
+    "priority_band": "band",
+    "failure_count": "failure_count",
+    "preemption_count": "preemption_count",
+    "current_worker_id": "worker_id",
+}
+"""Columns of a task, and where its record has them; so for an attempt below."""
+ATTEMPT_KEY: Final = {"task_id": "task_id", "attempt_id": "number"}
+FRESH: Final = {
+    "attempt_uid": "uid",
+    "worker_id": "worker_id",
+    "state": "state",
+    "created_at_ms": "created_at_ms",
+}
+DEFAULTED: Final = {
+    "started_at_ms": "started_at_ms",
+    "finished_at_ms": "finished_at_ms",
+    "exit_code": "exit_code",
+    "error": "error",
+    "terminal_reason": "terminal_reason",
+    "charge": "charge",
+    "executed": "executed",
+    "memory_peak_bytes": "memory_peak_bytes",
+    "log_lines": "log_lines",
+    "stop_reason": "stop_reason",
+    "displaces_json": "displaces",
+}
+_defaulted = attrgetter(*DEFAULTED.values())
+_DEFAULTS: Final = (None, None, None, None, "", 0, False, 0, None, 0, ())
+INSERT_ATTEMPTS: Final = partial(insert, "task_attempts", (*ATTEMPT_KEY, *FRESH))
+UPSERT_ATTEMPTS: Final = upsert("task_attempts", (*ATTEMPT_KEY,), (*FRESH, *DEFAULTED))
 
-_DEFAULTS: Final[Values] = (None, None, None, None, "", 0, False, 0, None, 0, (), "")
-
-TASK_KEYS: Final = ("job_id", "task_index")
-
-COMMITTED_COLUMNS: Final = ("committed_cpu_millicores", "committed_mem_bytes", "committed_gpu", "committed_tpu")
-
-_NULLABLE: Final = frozenset({"current_worker_id"})
-"""Columns whose empty text is stored as NULL."""
+COMMITTED: Final = ("committed_cpu_millicores", "committed_mem_bytes", "committed_gpu", "committed_tpu")
+UPDATE_COMMITTED: Final = partial(update, "workers", ("worker_id",), COMMITTED)
 
 _ANY: Final = object()
-_UNKNOWN: Final[Values] = (_ANY,) * len(TASK_COLUMNS)
-
-
-def upsert(table: str, keys: Sequence[str], columns: Sequence[str]) -> str:
-    """Rows of a JSON array, each an array of the keys and the columns, put in the place of what is there."""
-    names = [*keys, *columns]
-    picks = ", ".join(f"value->>{i}" for i in range(len(names)))
-    sets = ", ".join(f"{c}=excluded.{c}" for c in columns)
-    return (
-        f"INSERT INTO {table} ({', '.join(names)}) SELECT {picks} FROM json_each(?) WHERE true "
-        f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {sets}"
-    )
-
-
-@cache
-def update(table: str, keys: tuple[str, ...], columns: tuple[str, ...]) -> str:
-    """Columns of rows that are there, from a JSON array as for `upsert`."""
-    picks = ", ".join(f"value->>{i} AS c{i}" for i in range(len(keys) + len(columns)))
-    values = [f"nullif(v.c{i}, '')" if c in _NULLABLE else f"v.c{i}" for i, c in enumerate(columns, len(keys))]
-    sets = ", ".join(f"{c}={value}" for c, value in zip(columns, values, strict=True))
-    where = " AND ".join(f"{table}.{k}=v.c{i}" for i, k in enumerate(keys))
-    return f"UPDATE {table} SET {sets} FROM (SELECT {picks} FROM json_each(?)) AS v WHERE {where}"
-
-
-PLACE_TASKS: Final = (
-    f"UPDATE tasks SET state={int(TaskState.ASSIGNED)}, current_attempt_id=0, current_attempt_uid=v.c2, priority_band=v.c3,"
-    " current_worker_id=v.c4, current_worker_address=v.c5 FROM (SELECT value->>0 AS c0, value->>1 AS c1, value->>2 AS c2,"
-    " value->>3 AS c3, value->>4 AS c4, value->>5 AS c5 FROM json_each(?)) AS v WHERE tasks.job_id=v.c0 AND tasks.task_index=v.c1"
-)
-UPSERT_ATTEMPTS: Final = upsert("task_attempts", ["task_id", "attempt_id"], ATTEMPT_COLUMNS)
-INSERT_ATTEMPTS: Final = (
-    "INSERT INTO task_attempts (task_id, attempt_id, attempt_uid, worker_id, state, created_at_ms)"
-    " SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5 FROM json_each(?)"
-)
+_NOTHING: Final = SimpleNamespace(**dict.fromkeys(TASK.values(), _ANY))
+"""In the place of a task that is not committed: all of it is new."""
 
 
 def changed_rows(overlay: Overlay) -> Iterator[Statement]:
     """The statements for the overlay's tasks and attempts, after those that insert their jobs and workers."""
-    placed: list[Values] = []
-    yield from _updates("tasks", TASK_KEYS, TASK_COLUMNS, _tasks(overlay, placed))
-    if placed:
-        yield PLACE_TASKS, (json.dumps(placed),)
+    if overlay.tasks:
+        yield from _tasks(overlay)
     if overlay.attempts:
         yield from _attempts(overlay)
-        yield from _updates("workers", ("worker_id",), COMMITTED_COLUMNS, _committed(overlay))
-    elif overlay.deleted_jobs:
-        yield from _updates("workers", ("worker_id",), COMMITTED_COLUMNS, _committed(overlay))
+    if overlay.attempts or overlay.deleted_jobs:
+        # All of it: a worker that was forgotten and came back has a row that knows nothing yet.
+        held = [
+            (worker_id, usage.cpu_millicores, usage.memory_bytes, usage.gpu, usage.tpu)
+            for worker_id, usage in _committed(overlay).items()
+        ]
+        yield from bulk(UPDATE_COMMITTED, held)
 
 
-def _updates(
-    table: str, keys: tuple[str, ...], columns: tuple[str, ...], rows: Iterable[tuple[Values, Values, Values]]
-) -> Iterator[Statement]:
-    """`rows` are (key, committed values, new values)."""
-    groups: dict[tuple[bool, ...], list[Values]] = {}
-    for key, before, after in rows:
-        differs = tuple(map(ne, before, after))
+def _updates(table: str, keys: Mapping[str, Sequence[Any]], columns: Columns) -> Iterator[Statement]:
+    """Each row is written where it differs; `keys` are the columns by which it is found, with each row's."""
+    groups: dict[tuple[bool, ...], list[int]] = {}
+    for row, differs in enumerate(zip(*(map(ne, before, after) for before, after in columns.values()), strict=True)):
         group = groups.get(differs)
         if group is None:
             group = groups[differs] = []
-        group.append((*key, *compress(after, differs)))
-    for differs, group in groups.items():
-        if any(differs):
-            yield update(table, keys, tuple(compress(columns, differs))), (json.dumps(group),)
+        group.append(row)
+    for differs, rows in groups.items():
+        names = tuple(name for name, is_other in zip(columns, differs, strict=True) if is_other)
+        if names:
+            found = [_at(rows, values) for values in keys.values()]
+            found += [stored(name, _at(rows, columns[name][1])) for name in names]  # type: ignore[misc]
+            yield from bulk(partial(update, table, tuple(keys), names), list(zip(*found, strict=True)))
 
 
-def _tasks(overlay: Overlay, placed: list[Values]) -> Iterator[tuple[Values, Values, Values]]:
-    """First assignments, by far the most, are put into `placed` without a look at what cannot have changed."""
+def _at(rows: list[int], values: Sequence[Any]) -> Sequence[Any]:
+    return values if len(rows) == len(values) else [values[row] for row in rows]
+
+
+def _compared(attributes: Mapping[str, str], before: Sequence[Any], after: Sequence[Any]) -> Columns:
+    readers = {column: attrgetter(name) for column, name in attributes.items()}
+    return {column: (list(map(read, before)), list(map(read, after))) for column, read in readers.items()}
+
+
+def _tasks(overlay: Overlay) -> Iterator[Statement]:
     model, fresh = overlay.model, overlay.new_tasks
-    for key, task in overlay.tasks.items():
-        worker = overlay.worker(task.worker_id) if task.worker_id else None
-        address = worker.address if worker is not None else None
-        # A job of this batch has been inserted with none of this; a replaced one of the same name counts for nothing.
-        old = None if task.job_id in fresh else model.task(*key)
-        if (
-            task.state is TaskState.ASSIGNED
-            and task.attempt_number == 0
-            and old is not None
-            and old.state is TaskState.PENDING
-        ):
-            placed.append((*key, task.attempt_uid, task.band, task.worker_id, address))
-            continue
-        before = _UNKNOWN if old is None else (*_task(old), address if old.worker_id == task.worker_id else _ANY)
-        yield key, before, (*_task(task), address)
+    after = list(overlay.tasks.values())
+    # A job of this batch has been inserted with none of this; a replaced one of the same name counts for nothing.
+    before = [(None if job_id in fresh else model.task(job_id, index)) or _NOTHING for job_id, index in overlay.tasks]
+    columns = _compared(TASK, before, after)
+    was, now = columns["current_worker_id"]
+    addresses = dict.fromkeys(now)
+    for worker_id in addresses:
+        worker = overlay.worker(worker_id)
+        addresses[worker_id] = worker.address if worker is not None else None
+    new = [addresses[worker_id] for worker_id in now]
+    known = [_ANY if old != worker_id else address for old, worker_id, address in zip(was, now, new, strict=True)]
+    columns["current_worker_address"] = known, new
+    job_ids, indices = zip(*overlay.tasks, strict=True)
+    yield from _updates("tasks", {"job_id": job_ids, "task_index": indices}, columns)
 
 
 def _attempts(overlay: Overlay) -> Iterator[Statement]:
-    fresh: list[Values] = []
-    whole: list[Values] = []
-    changed: list[tuple[Values, Values, Values]] = []
+    fresh: list[Attempt] = []
+    before: list[Attempt] = []
+    after: list[Attempt] = []
     known = overlay.model.attempts
     for attempt in overlay.attempts.values():
-        values = _attempt(attempt)
         old = known.get(attempt.uid)
         if old is not None and old.job_id not in overlay.deleted_jobs:
-            changed.append(((attempt.task_id, attempt.number), _attempt(old), values))
-        elif values[_FRESH:] == _DEFAULTS:
-            fresh.append((attempt.task_id, attempt.number, *values[:_FRESH]))
+            before.append(old)
+            after.append(attempt)
         else:
-            whole.append((attempt.task_id, attempt.number, *values))
+            fresh.append(attempt)
     if fresh:
-        yield INSERT_ATTEMPTS, (json.dumps(fresh),)
-    if whole:
-        yield UPSERT_ATTEMPTS, (json.dumps(whole),)
-    yield from _updates("task_attempts", ("task_id", "attempt_id"), ATTEMPT_COLUMNS, changed)
+        yield from _new_attempts(fresh)
+    if after:
+        columns = _compared({**FRESH, **DEFAULTED}, before, after)
+        yield from _updates("task_attempts", {"attempt_uid": columns.pop("attempt_uid")[1]}, columns)
 
 
-def _committed(overlay: Overlay) -> Iterator[tuple[Values, Values, Values]]:
+def _new_attempts(attempts: list[Attempt]) -> Iterator[Statement]:
+    """Most have just been placed: what has a default is as it says."""
+    placed = [attempt for attempt in attempts if _defaulted(attempt) == _DEFAULTS]
+    yield from bulk(INSERT_ATTEMPTS, _rows({**ATTEMPT_KEY, **FRESH}, placed))
+    others = (
+        [attempt for attempt in attempts if _defaulted(attempt) != _DEFAULTS] if len(placed) < len(attempts) else []
+    )
+    if others:
+        yield UPSERT_ATTEMPTS, (json.dumps(_rows({**ATTEMPT_KEY, **FRESH, **DEFAULTED}, others)),)
+
+
+def _rows(attributes: Mapping[str, str], attempts: list[Attempt]) -> list[Row]:
+    columns = (stored(column, map(attrgetter(name), attempts)) for column, name in attributes.items())
+    return list(zip(*columns, strict=True))
+
+
+def _committed(overlay: Overlay) -> dict[str, Usage]:
     """What each worker holds in all, where that has changed."""
     model = overlay.model
     touched: dict[str, Usage] = {}
@@ -227,6 +187,4 @@ def _committed(overlay: Overlay) -> Iterator[tuple[Values, Values, Values]]:
         holds = attempt.finished_at_ms is None
         if held != holds:
             usage_of(attempt.worker_id).add(attempt.resources, 1 if holds else -1, False)
-    for worker_id, usage in touched.items():
-        # All of it: a worker that was forgotten and came back has a row that knows nothing yet.
-        yield (worker_id,), _UNKNOWN, (usage.cpu_millicores, usage.memory_bytes, usage.gpu, usage.tpu)
+    return touched

@@ -16,8 +16,9 @@ from iris_controller.state.availability import without_markers
 from iris_controller.state.endpoints import Endpoint, EndpointAccess
 from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import Job, Worker
-from iris_controller.store.changed import changed_rows, update, upsert
+from iris_controller.store.changed import changed_rows
 from iris_controller.store.machines import machine_statements
+from iris_controller.store.rows import update, upsert
 from iris_controller.store.writer import Statement
 from iris_core.model.bands import PriorityBand
 from iris_core.model.constraints import TPU_NAME, TPU_WORKER_ID
@@ -62,8 +63,8 @@ INSERT_TASKS = (
 )
 UPSERT_WORKERS = upsert(
     "workers",
-    ["worker_id"],
-    [
+    ("worker_id",),
+    (
         "address",
         "md_hostname",
         "md_cpu_count",
@@ -89,13 +90,13 @@ UPSERT_WORKERS = upsert(
         "md_gpu_count",
         "md_gpu_name",
         "md_device_json",
-    ],
+    ),
 )
-UPSERT_BUDGETS = upsert("user_budgets", ["user_id"], ["budget_limit", "max_band", "updated_at_ms"])
+UPSERT_BUDGETS = upsert("user_budgets", ("user_id",), ("budget_limit", "max_band", "updated_at_ms"))
 UPSERT_ENDPOINTS = upsert(
     "endpoints",
-    ["endpoint_id"],
-    [
+    ("endpoint_id",),
+    (
         "name",
         "address",
         "task_id",
@@ -105,7 +106,7 @@ UPSERT_ENDPOINTS = upsert(
         "lease_deadline_ms",
         "lease_ms",
         "access",
-    ],
+    ),
 )
 DELETE_ENDPOINTS = "DELETE FROM endpoints WHERE endpoint_id IN (SELECT value FROM json_each(?))"
 UPSERT_META = "INSERT INTO meta (key, value) VALUES (?,?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"

@@ -12,6 +12,7 @@ import random
 import sqlite3
 from dataclasses import dataclass, field, replace
 from typing import Any
+from unittest import mock
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -27,7 +28,7 @@ from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import Attempt, Charge, ChildrenPolicy, Task
 from iris_controller.state.retention import EndedTree, prune_jobs, prune_worker
 from iris_controller.state.submit import NewJob, Refused, admit
-from iris_controller.store import encode
+from iris_controller.store import encode, rows
 from iris_controller.store.database import migrate
 from iris_controller.store.load import load_model
 from iris_controller.ticker import apply_plan
@@ -499,13 +500,14 @@ class Stored(Simulation):
 
 
 @settings(max_examples=EXAMPLES // 3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(histories)
+@given(histories, st.sampled_from((1, 2, rows.CHUNK)))
 def test_the_database_holds_the_state_after_every_batch(
-    batches: list[tuple[bool, list[tuple[int, int, int]]]],
+    batches: list[tuple[bool, list[tuple[int, int, int]]]], chunk: int
 ) -> None:
     stored = Stored()
     try:
-        stored.run([(True, [(14, i, 255) for i in range(3)]), *batches])
+        with mock.patch.object(rows, "CHUNK", chunk):
+            stored.run([(True, [(14, i, 255) for i in range(3)]), *batches])
     finally:
         stored.database.close()
 
