@@ -1,4 +1,4 @@
-"""Which pieces of which files a query has to look at, in the order of seq or against it.
+"""Which pieces of which write-ahead files a query has to look at, in the order of seq or against it.
 
 Files and extents are skipped by their bounds alone. Extents never overlap in seq, so those of many keys are merged lazily: a reader
 of the last lines touches the newest only. What cannot be read any more is told to the store and left out of the answer, never out of
@@ -12,7 +12,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from iris_controller.finelog.index import GAP_BIT
+from iris_controller.finelog.index import GAP_BIT, is_inside
 from iris_controller.finelog.records import Record, walk
 from iris_controller.finelog.wal import Loss
 from iris_core.wire.gen.iris.v1 import logs_pb2
@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 
     from iris_controller.finelog.files import OpenFile, WalFile
     from iris_controller.finelog.index import Extent, KeyRows
+    from iris_controller.finelog.parts import PartsSeen
     from iris_controller.finelog.query import Query
     from iris_controller.finelog.store import Store
 
 log = logging.getLogger("iris.finelog")
+
+_PARTIAL = bytes((7 << 3, 1))
+"""How `partial` lies in a serialised line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """`lines` lines from `first_seq`; `batch` is None if none of them can match."""
+    """`lines` lines from `first_seq`; `batch` is None if all of them pass the bounds of time and level and none can match."""
 
     first_seq: int
     lines: int
@@ -51,9 +55,11 @@ class Candidates:
     """The candidates with lines from `low` to `high - 1`."""
 
     store: Store
+    files: tuple[WalFile, ...]
     query: Query
     low: int
     high: int
+    parts: PartsSeen
     edge: int = 0
     """Where None was yielded last: oldest first, all up to it was dealt with; newest first, all from it on."""
     faults: dict[str, None] = field(default_factory=dict)
@@ -61,7 +67,7 @@ class Candidates:
 
     def oldest_first(self) -> Iterator[Candidate | None]:
         """Ascending; None instead of what is skipped."""
-        for file in self.store.files:
+        for file in self.files:
             if file.first_seq >= self.high:
                 return
             last_seq = file.last_seq
@@ -80,7 +86,7 @@ class Candidates:
 
     def newest_first(self) -> Iterator[Candidate | None]:
         """Descending; None instead of what is skipped."""
-        for file in reversed(self.store.files):
+        for file in reversed(self.files):
             if file.first_seq >= self.high:
                 continue
             opened = self._open(file)
@@ -105,7 +111,10 @@ class Candidates:
             self._fault(candidate.file, error)
             return
         # A gap record counts whatever is searched for, so where there is one every line is looked at.
-        test = None if extent.levels & GAP_BIT else self.query.payload_test()
+        # Where a line may be outside of the bounds it has to be seen how many are.
+        query = self.query
+        is_plain = not extent.levels & GAP_BIT and is_inside(query, extent.earliest_ms, extent.latest_ms, extent.levels)
+        test = query.payload_test() if is_plain else None
         expected = extent.first_seq
         for found in walk(data, self.store.marker, 0, len(data)):
             if not isinstance(found, Record):
@@ -113,7 +122,9 @@ class Candidates:
             self._note_loss(candidate.file, expected, found.first_seq - 1)
             expected = found.last_seq + 1
             payload = data[found.payload_start : found.end]
-            batch = logs_pb2.LogBatch.FromString(payload) if test is None or test(payload) else None
+            # A part of a line that is searched is told of, even where it is plain that nothing matches.
+            is_read = test is None or test(payload) or (self.parts.is_wanted and _PARTIAL in payload)
+            batch = logs_pb2.LogBatch.FromString(payload) if is_read else None
             if batch is not None and not self.query.wants_batch(batch):
                 continue
             yield Piece(found.first_seq, found.lines, batch)
@@ -143,4 +154,4 @@ class Candidates:
 
     def _note_loss(self, file: WalFile, first_seq: int, last_seq: int) -> None:
         if first_seq <= last_seq:
-            self.store.note_loss(file, Loss(first_seq, last_seq))
+            self.store.note_loss(file.path.name, Loss(first_seq, last_seq))

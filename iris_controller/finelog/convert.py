@@ -40,7 +40,7 @@ def convert(
     opened: OpenFile,
     marker: bytes,
     folder: Path,
-    on_loss: Callable[[WalFile, Loss], None],
+    on_loss: Callable[[str, Loss], None],
     pause: Pause,
 ) -> Segment:
     """Writes the segment of a finished file into `folder`, durably and checked. Raises OSError, SegmentDamaged: there is none."""
@@ -66,13 +66,13 @@ def convert(
     return segment
 
 
-def _tables(file: WalFile, opened: OpenFile, marker: bytes, on_loss: Callable[[WalFile, Loss], None]) -> Iterator[Any]:
+def _tables(file: WalFile, opened: OpenFile, marker: bytes, on_loss: Callable[[str, Loss], None]) -> Iterator[Any]:
     index = opened.index
     rows = Rows()
 
     def note(first_seq: int, last_seq: int) -> None:
         if first_seq <= last_seq:
-            on_loss(file, Loss(first_seq, last_seq))
+            on_loss(file.path.name, Loss(first_seq, last_seq))
 
     for key in index.all_keys():
         found = index.key_rows(key)

@@ -105,7 +105,7 @@ class OpenFile:
 class OpenFiles:
     """The files that are open, the most recently read last. `on_loss` is told of lines that turn out to be unreadable."""
 
-    def __init__(self, marker: bytes, on_loss: Callable[[WalFile, Loss], None]) -> None:
+    def __init__(self, marker: bytes, on_loss: Callable[[str, Loss], None]) -> None:
         self._marker = marker
         self._on_loss = on_loss
         self._open: OrderedDict[Path, OpenFile] = OrderedDict()
@@ -145,7 +145,7 @@ class OpenFiles:
         log.warning("reading %s anew, without its index: %s", file.path.name, reason)
         live, findings = replay(file.path, self._marker, file.first_seq, file.limit_seq)
         for loss in findings.losses:
-            self._on_loss(file, loss)
+            self._on_loss(file.path.name, loss)
         file.take_bounds(live)
         try:
             sidecar.write(file.sidecar_path, live, file.size)

@@ -68,9 +68,24 @@ class Extent(NamedTuple):
         return (
             self.incarnation >= query.min_incarnation
             and query.wants_times(self.earliest_ms, self.latest_ms)
-            and (not query.min_level or bool(self.levels & passing_levels(query.min_level)))
+            and bool(self.levels & wanted_levels(query))
             and (not query.attempt_uid or self.attempt == attempt_hash(query.attempt_uid))
         )
+
+
+def wanted_levels(query: Query) -> int:
+    """The bits of which one must occur where something is to be found: a level that passes, or a gap in what is searched."""
+    if not query.min_level:
+        return 0xFF
+    return passing_levels(query.min_level) | (GAP_BIT if query.filters_content else 0)
+
+
+def is_inside(query: Query, earliest_ms: int, latest_ms: int, levels: int) -> bool:
+    """Whether every line between those times and of those levels passes the bounds of time and level."""
+    if not query.holds_times(earliest_ms, latest_ms):
+        return False
+    # What is no level may be below all.
+    return not query.min_level or not levels & ~(GAP_BIT | (passing_levels(query.min_level) & 0x7F))
 
 
 def passing_levels(min_level: int) -> int:

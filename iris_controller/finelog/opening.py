@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from iris_controller.finelog import ledger as ledgers
 from iris_controller.finelog import sidecar
+from iris_controller.finelog.catalog import LOG
 from iris_controller.finelog.disk import write_atomically
 from iris_controller.finelog.files import OpenFiles, WalFile, replay
 from iris_controller.finelog.ledger import Ledger, LedgerDamaged
@@ -26,9 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from iris_controller.finelog.catalog import Catalog, Segment
+
 log = logging.getLogger("iris.finelog")
 
-FORMAT = 1
+FORMAT = 2
+"""1 had write-ahead files only; a store of that kind is taken over as it is."""
 _EVER = (-(1 << 62), 1 << 62)
 
 
@@ -60,6 +64,8 @@ def identity(folder: Path) -> bytes:
             )
         marker = bytes.fromhex(told["marker"])
         if len(marker) == MARKER_BYTES:
+            if told["format"] < FORMAT:
+                _tell(path, marker)
             return marker
         fault = f"{path.name} holds no marker"
     except FileNotFoundError:
@@ -81,8 +87,12 @@ def identity(folder: Path) -> bytes:
                 hint=f"restore {path.name} from a copy, or move the folder aside to start a new store",
             )
         found = secrets.token_bytes(MARKER_BYTES)
-    write_atomically(path, json.dumps({"format": FORMAT, "marker": found.hex()}).encode() + b"\n")
+    _tell(path, found)
     return found
+
+
+def _tell(path: Path, marker: bytes) -> None:
+    write_atomically(path, json.dumps({"format": FORMAT, "marker": marker.hex()}).encode() + b"\n")
 
 
 def load_ledger(folder: Path) -> Ledger:
@@ -94,30 +104,71 @@ def load_ledger(folder: Path) -> Ledger:
         return Ledger()
 
 
+def take_segments(catalog: Catalog, ledger: Ledger, note_loss: Callable[[str, Loss], None]) -> None:
+    """Takes up the segments of the log; `ledger` then holds all that is in them. Raises OSError."""
+    segments = catalog.segments(LOG)
+    # Retention was interrupted between remembering and removing.
+    gone = [one for one in segments if one.last_seq <= ledger.removed_seq]
+    missing = [one for one in segments if one not in gone and not (catalog.folder_of(LOG) / one.name).exists()]
+    for segment in missing:
+        note_loss(segment.name, Loss(segment.first_seq, segment.last_seq))
+    expected = ledger.removed_seq + 1
+    for segment in segments:
+        if segment.first_seq > expected:
+            note_loss(segment.name, Loss(expected, segment.first_seq - 1))
+        expected = max(expected, segment.last_seq + 1)
+        if segment.last_seq > ledger.covers_seq and segment not in gone and segment not in missing:
+            _note_marks(catalog.folder_of(LOG) / segment.name, segment, ledger, note_loss)
+    if gone or missing:
+        catalog.commit(LOG, remove=[*gone, *missing])
+    ledger.next_seq = max(ledger.next_seq, expected)
+    ledger.covers_seq = max(ledger.covers_seq, expected - 1)
+
+
+def _note_marks(path: Path, segment: Segment, ledger: Ledger, note_loss: Callable[[str, Loss], None]) -> None:
+    """Only where the ledger is older than the segment, or lost: it takes what is heavy to load."""
+    from iris_controller.finelog.segments import SegmentDamaged, read_footer
+
+    try:
+        ledger.note_marks(read_footer(path).marks.items(), segment.last_seq)
+    except SegmentDamaged as error:
+        log.error("%s; how far its producers got follows from their other lines", error)
+        note_loss(segment.name, Loss(segment.first_seq, segment.last_seq))
+
+
 def load_files(
     folder: Path,
     marker: bytes,
     ledger: Ledger,
+    covered: int,
     open_files: OpenFiles,
-    note_loss: Callable[[WalFile, Loss], None],
+    note_loss: Callable[[str, Loss], None],
     sync: Sync,
 ) -> Opened:
-    """Takes up every file; `ledger` then holds all that is in them. Raises OSError."""
+    """Takes up every write-ahead file; `ledger` then holds all that is in them. Lines up to `covered` are in segments or gone.
+
+    Raises OSError.
+    """
     files = [WalFile(path, first_seq) for first_seq, path in list_files(folder)]
-    while len(files) > 1 and files[1].first_seq <= ledger.removed_seq + 1:
+    while files and (
+        files[0].first_seq <= covered
         # Retention was interrupted between remembering and removing.
+        or (len(files) > 1 and files[1].first_seq <= ledger.removed_seq + 1)
+    ):
         gone = files.pop(0)
         gone.path.unlink(missing_ok=True)
         gone.sidecar_path.unlink(missing_ok=True)
-    if files and files[0].first_seq > ledger.removed_seq + 1:
-        note_loss(files[0], Loss(ledger.removed_seq + 1, files[0].first_seq - 1))
+    expected = max(covered, ledger.removed_seq) + 1
+    if files and files[0].first_seq > expected:
+        note_loss(files[0].path.name, Loss(expected, files[0].first_seq - 1))
     for file, follower in pairwise(files):
         _take_finished(file, follower.first_seq, ledger, open_files)
         if file.last_seq + 1 < follower.first_seq:
-            note_loss(file, Loss(file.last_seq + 1, follower.first_seq - 1))
+            note_loss(file.path.name, Loss(file.last_seq + 1, follower.first_seq - 1))
     if not files:
-        if ledger.next_seq > 1:
+        if ledger.next_seq > expected:
             log.error("%s: all files are gone; lines up to seq %d are lost", folder, ledger.next_seq - 1)
+            note_loss("the last file", Loss(expected, ledger.next_seq - 1))
         return Opened(ledger, (), None)
     append = _take_last(files[-1], marker, ledger, note_loss, sync)
     return Opened(ledger, tuple(files), append)
@@ -139,7 +190,7 @@ def _take_finished(file: WalFile, limit_seq: int, ledger: Ledger, open_files: Op
 
 
 def _take_last(
-    file: WalFile, marker: bytes, ledger: Ledger, note_loss: Callable[[WalFile, Loss], None], sync: Sync
+    file: WalFile, marker: bytes, ledger: Ledger, note_loss: Callable[[str, Loss], None], sync: Sync
 ) -> AppendFile | None:
     vouched = ledger.synced if ledger.last_file == file.first_seq else 0
     index, findings = replay(file.path, marker, file.first_seq, None, vouched)
@@ -151,7 +202,7 @@ def _take_last(
     if ledger.next_seq > findings.next_seq:
         findings.losses.append(Loss(findings.next_seq, ledger.next_seq - 1))
     for loss in findings.losses:
-        note_loss(file, loss)
+        note_loss(file.path.name, loss)
     if findings.torn_bytes:
         log.warning("%s: cutting %d bytes of a write that was never acknowledged", file.path.name, findings.torn_bytes)
     ledger.next_seq = max(ledger.next_seq, findings.next_seq)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from iris_controller.finelog.query import Query
-    from iris_core.wire.gen.iris.v1 import logs_pb2
 
 SEAM = 4096
 NOTE = (
@@ -44,11 +43,10 @@ class PartsSeen:
 
     def __init__(self, query: Query) -> None:
         self.is_wanted = query.regex is not None and needs_more(query.regex.pattern)
-        """Whether it matters if there are parts: while it does, `look` at each batch."""
+        """Whether it matters if there are parts: while it does, call `saw_part` for one that is searched."""
         self.notes: list[str] = []
 
-    def look(self, batch: logs_pb2.LogBatch) -> None:
-        """These lines are searched."""
-        if any(entry.partial for entry in batch.entries):
-            self.notes.append(NOTE)
-            self.is_wanted = False
+    def saw_part(self) -> None:
+        """A part of a line that is not all of it is searched."""
+        self.notes.append(NOTE)
+        self.is_wanted = False

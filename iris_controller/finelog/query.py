@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from iris_controller.rpc.errors import RpcError, invalid
 from iris_core.model.regex import Compiled, compile_content_regex
@@ -96,6 +96,10 @@ class Query:
 
     def line_test(self) -> Callable[[logs_pb2.LogEntry], bool] | None:
         """A test for one line of a wanted batch; None if every line passes."""
+        return _all([test for test in (self.bounds_test(), self.content_test()) if test is not None])
+
+    def bounds_test(self) -> Callable[[logs_pb2.LogEntry], bool] | None:
+        """The part of `line_test` that looks at level and time; a line that passes it is searched."""
         tests: list[Callable[[logs_pb2.LogEntry], bool]] = []
         if (level := self.min_level) > common_pb2.LOG_LEVEL_UNKNOWN:
             tests.append(lambda line: line.level == common_pb2.LOG_LEVEL_UNKNOWN or line.level >= level)
@@ -103,13 +107,16 @@ class Query:
             tests.append(lambda line: line.epoch_ms > since)
         if until := self.until_ms:
             tests.append(lambda line: line.epoch_ms < until)
+        return _all(tests)
+
+    def content_test(self) -> Callable[[logs_pb2.LogEntry], bool] | None:
+        """The part of `line_test` that looks at the text."""
+        tests: list[Callable[[logs_pb2.LogEntry], bool]] = []
         if substring := self.substring:
             tests.append(lambda line: substring in line.data or substring in line.seam)
         if (regex := self.regex) is not None:
             tests.append(lambda line: regex.search(line.data) or (bool(line.part) and regex.search(line.seam)))
-        if len(tests) < 2:
-            return tests[0] if tests else None
-        return lambda line: all(test(line) for test in tests)
+        return _all(tests)
 
     def payload_test(self) -> Callable[[bytes], bool] | None:
         """A quick test for a serialised batch that is true if a line in it matches; None if there is no such test.
@@ -123,9 +130,17 @@ class Query:
             tests.append(lambda payload: needle in payload)
         if (regex := self.regex) is not None and not _looks_around(regex.pattern):
             tests.append(regex.search)
-        if len(tests) < 2:
-            return tests[0] if tests else None
-        return lambda payload: all(test(payload) for test in tests)
+        return _all(tests)
+
+
+_Tested = TypeVar("_Tested")
+
+
+def _all(tests: list[Callable[[_Tested], bool]]) -> Callable[[_Tested], bool] | None:
+    """One test for several; None for none."""
+    if len(tests) < 2:
+        return tests[0] if tests else None
+    return lambda tested: all(test(tested) for test in tests)
 
 
 def _looks_around(pattern: str) -> bool:

@@ -15,10 +15,12 @@ An answer that leaves something out says so and why. Must never run on an event 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from iris_controller.finelog.candidates import Candidate, Candidates, Piece
+from iris_controller.finelog.line import Line
 from iris_controller.finelog.parts import PartsSeen
+from iris_controller.finelog.segmented import Segmented
 from iris_core.wire.gen.iris.v1 import logs_pb2
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from iris_controller.finelog.query import Query
     from iris_controller.finelog.store import Store
+    from iris_controller.finelog.windows import Window
 
 MAX_ANSWER_BYTES = 8 << 20
 MAX_SECONDS = 2.0
@@ -34,23 +37,6 @@ MORE_SECONDS = 0.05
 """How long a full answer goes on to find out whether, and how much, it leaves out."""
 LINE_OVERHEAD = 96
 """Bytes of a line in an answer besides its text, about."""
-
-
-class Line(NamedTuple):
-    """A line that matches. Compares in the order in which the lines of several keys are shown."""
-
-    epoch_ms: int
-    key: str
-    seq: int
-    number: int
-    source: str
-    data: str
-    raw: bytes
-    level: int
-    attempt_uid: str
-    partial: bool
-    gap: int
-    part: int
 
 
 class Scan:
@@ -66,11 +52,15 @@ class Scan:
         self._deadline = time.monotonic() + max_seconds
         # Before the files are looked at: then they hold every line up to it.
         self._last_seq = store.last_seq
+        self._view = view = store.view()
         self._low = query.cursor + 1
         self._high = min(self._last_seq + 1, query.before or self._last_seq + 1)
-        self._candidates = Candidates(store, query, self._low, self._high)
-        self._test = query.line_test()
+        self._segmented = Segmented(store, view.segments, query, self._low, self._high, max_bytes)
+        self._in_bounds = query.bounds_test()
+        self._test = query.content_test()
+        self._tests_nothing = self._in_bounds is None and self._test is None
         self._parts = PartsSeen(query)
+        self._candidates = Candidates(store, view.files, query, self._low, self._high, self._parts)
         self._lines: list[Line] = []
         self._bytes = 0
         self._matched = 0
@@ -95,7 +85,8 @@ class Scan:
         return True
 
     def answer(self) -> logs_pb2.FetchLogsResponse:
-        """What was found."""
+        """What was found. Nothing is held of the store any more then."""
+        self._view.release()
         query = self._query
         lines = self._lines
         if query.scope.prefix:
@@ -135,6 +126,17 @@ class Scan:
     # Forward ------------------------------------------------------------------------------------------------------
 
     def _forward(self) -> Iterator[None]:
+        for window in self._segmented.oldest_first(self._wanted):
+            if window is not None:
+                for line in window.lines:
+                    self._take(line)
+                    if self._left_out:
+                        self._edge = line.seq - 1
+                        self._count_window(window, window.low, line.seq + 1)
+                        return
+                self._count_window(window, window.low, window.high)
+                self._edge = max(self._edge, window.high - 1)
+            yield
         for candidate in self._candidates.oldest_first():
             if candidate is None:
                 self._edge = max(self._edge, min(self._candidates.edge, self._high - 1))
@@ -151,17 +153,15 @@ class Scan:
 
     def _take_forward(self, piece: Piece) -> None:
         start, stop = self._range(piece)
-        if piece.batch is not None:
-            if self._parts.is_wanted:
-                self._parts.look(piece.batch)
-            for place in range(start, stop):
-                if self._passes(piece.batch.entries[place]):
-                    self._take(piece.batch, place, piece.first_seq + place)
-                    if self._left_out:
-                        self._edge = piece.first_seq + place - 1
-                        stop = place + 1
-                        break
-        self._scanned += max(0, stop - start)
+        if piece.batch is None:
+            self._scanned += max(0, stop - start)
+            return
+        for place in range(start, stop):
+            if self._passes(piece.batch.entries[place]):
+                self._take(_line(piece.batch, place, piece.first_seq + place))
+                if self._left_out:
+                    self._edge = piece.first_seq + place - 1
+                    return
 
     # Backward -----------------------------------------------------------------------------------------------------
 
@@ -175,27 +175,38 @@ class Scan:
                 for piece in reversed(list(self._candidates.read(candidate))):
                     self._take_backward(piece)
                     if self._left_out:
-                        if self._test is None:
+                        if self._tests_nothing:
                             self._matched += self._edge - 1 - max(extent.first_seq, self._low)
                             yield from self._count(candidates)
                         return
                 self._edge = min(self._edge, max(extent.first_seq, self._low))
             yield
+        for window in self._segmented.newest_first(self._wanted):
+            if window is not None:
+                for line in reversed(window.lines):
+                    self._take(line)
+                    if self._left_out:
+                        self._edge = line.seq + 1
+                        self._count_window(window, line.seq, window.high)
+                        if self._tests_nothing:
+                            yield from self._count_segments(line.seq)
+                        return
+                self._count_window(window, window.low, window.high)
+                self._edge = min(self._edge, max(window.low, self._low))
+            yield
         self._edge = self._low
 
     def _take_backward(self, piece: Piece) -> None:
         start, stop = self._range(piece)
-        if piece.batch is not None:
-            if self._parts.is_wanted:
-                self._parts.look(piece.batch)
-            for place in range(stop - 1, start - 1, -1):
-                if self._passes(piece.batch.entries[place]):
-                    self._take(piece.batch, place, piece.first_seq + place)
-                    if self._left_out:
-                        self._edge = piece.first_seq + place + 1
-                        start = place
-                        break
-        self._scanned += max(0, stop - start)
+        if piece.batch is None:
+            self._scanned += max(0, stop - start)
+            return
+        for place in range(stop - 1, start - 1, -1):
+            if self._passes(piece.batch.entries[place]):
+                self._take(_line(piece.batch, place, piece.first_seq + place))
+                if self._left_out:
+                    self._edge = piece.first_seq + place + 1
+                    return
 
     def _count(self, older: Iterator[Candidate | None]) -> Iterator[None]:
         """Goes on without reading, for `matched`: where no line is tested, all of an extent match."""
@@ -204,6 +215,25 @@ class Scan:
                 extent = candidate.extent
                 self._matched += extent.last_seq - max(extent.first_seq, self._low) + 1
             yield
+        yield from self._count_segments(self._high)
+
+    def _count_segments(self, before: int) -> Iterator[None]:
+        for lines in self._segmented.count(before):
+            self._matched += lines
+            yield
+
+    # Segments -----------------------------------------------------------------------------------------------------
+
+    def _wanted(self) -> int:
+        """How many more matches are of use: what the answer can take, and one that shows that something is left out."""
+        return max(0, self._query.max_lines - len(self._lines)) + 1
+
+    def _count_window(self, window: Window, low: int, high: int) -> None:
+        """Takes the lines from seq `low` to `high - 1` to the account."""
+        self._scanned += window.looked_between(low, high)
+        self._lost_lines += window.lost_between(low, high)
+        if self._parts.is_wanted and window.has_parts_between(low, high):
+            self._parts.saw_part()
 
     # One line -----------------------------------------------------------------------------------------------------
 
@@ -212,32 +242,22 @@ class Scan:
         return max(0, self._low - piece.first_seq), min(piece.lines, self._high - piece.first_seq)
 
     def _passes(self, entry: logs_pb2.LogEntry) -> bool:
-        if self._test is None or self._test(entry):
-            return True
+        is_in_bounds = self._in_bounds is None or self._in_bounds(entry)
+        if is_in_bounds:
+            self._scanned += 1
+            if self._parts.is_wanted and entry.partial:
+                self._parts.saw_part()
+            if self._test is None or self._test(entry):
+                return True
         if entry.gap and self._query.holds_times(entry.epoch_ms, entry.epoch_ms):
             self._lost_lines += entry.gap
         return False
 
-    def _take(self, batch: logs_pb2.LogBatch, place: int, seq: int) -> None:
+    def _take(self, line: Line) -> None:
         self._matched += 1
         if self._is_full:
             self._left_out = self._why_full()
             return
-        entry = batch.entries[place]
-        line = Line(
-            entry.epoch_ms,
-            batch.key,
-            seq,
-            entry.number,
-            entry.source,
-            entry.data,
-            entry.raw,
-            entry.level,
-            batch.attempt_uid,
-            entry.partial,
-            entry.gap,
-            entry.part,
-        )
         size = len(line.data.encode()) + len(line.raw) + len(line.key) + LINE_OVERHEAD
         if self._lines and self._bytes + size > self._max_bytes:
             self._left_out = f"one answer holds at most {self._max_bytes:,} bytes"
@@ -275,7 +295,25 @@ class Scan:
             reasons.append(f"lines with seq {loss.first_seq} to {loss.last_seq} are lost to damage on disk")
         if self._lost_lines and query.filters_content:
             reasons.append(f"{self._lost_lines:,} lines in between were lost before they were stored")
-        return reasons + list(self._candidates.faults)
+        return reasons + list(self._segmented.faults) + list(self._candidates.faults)
+
+
+def _line(batch: logs_pb2.LogBatch, place: int, seq: int) -> Line:
+    entry = batch.entries[place]
+    return Line(
+        entry.epoch_ms,
+        batch.key,
+        seq,
+        entry.number,
+        entry.source,
+        entry.data,
+        entry.raw,
+        entry.level,
+        batch.attempt_uid,
+        entry.partial,
+        entry.gap,
+        entry.part,
+    )
 
 
 def attempt_number(key: str) -> int:

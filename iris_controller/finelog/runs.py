@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iris_controller.finelog.index import GAP_BIT, level_bit, passing_levels
+from iris_controller.finelog.index import GAP_BIT, level_bit, wanted_levels
 from iris_controller.finelog.sidecar import Texts
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Run(NamedTuple):
         return (
             self.high_incarnation >= query.min_incarnation
             and query.wants_times(self.earliest_ms, self.latest_ms)
-            and (not query.min_level or bool(self.levels & passing_levels(query.min_level)))
+            and bool(self.levels & wanted_levels(query))
             and (not query.attempt_uid or self.attempt_uid in (None, query.attempt_uid))
         )
 

@@ -15,6 +15,7 @@ import os
 import re
 import time
 from bisect import bisect_left, bisect_right
+from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
@@ -37,6 +38,7 @@ GROUP_ROWS = 16_384
 """Most rows of a row group: what is decoded to read one row."""
 GROUP_BYTES = 16 << 20
 """A row group ends when it has so many bytes, whatever its rows."""
+FOOTER_BYTES = 64 << 20
 FORMAT = 1
 _META_KEY = "finelog"
 _NAME = re.compile(r"seg_L([0-9]+)_([0-9]{19})\.parquet")
@@ -338,6 +340,35 @@ def read_footer(path: Path) -> Footer:
         if error.errno is None:
             raise SegmentDamaged(f"{path.name} cannot be read: {_short(error)}") from error
         raise
+
+
+class Footers:
+    """The footers of the segments in one folder that were read last, within `budget` bytes of memory. Any thread."""
+
+    def __init__(self, folder: Path, budget: int = FOOTER_BYTES) -> None:
+        self._folder = folder
+        self._budget = budget
+        self._lock = Lock()
+        self._kept: OrderedDict[str, Footer] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, segment: Segment) -> Footer:
+        """The footer of a segment. Raises SegmentDamaged, OSError."""
+        with self._lock:
+            found = self._kept.get(segment.name)
+            if found is not None and found.segment == segment:
+                self._kept.move_to_end(segment.name)
+                return found
+        footer = read_footer(self._folder / segment.name)
+        if footer.segment != segment:
+            raise SegmentDamaged(f"{segment.name} is not the segment that the catalog names")
+        with self._lock:
+            before = self._kept.pop(segment.name, None)
+            self._kept[segment.name] = footer
+            self._bytes += footer.cost - (before.cost if before is not None else 0)
+            while self._bytes > self._budget and len(self._kept) > 1:
+                self._bytes -= self._kept.popitem(last=False)[1].cost
+        return footer
 
 
 class SegmentFile:

@@ -1,31 +1,41 @@
-"""The store: a folder of write-ahead files, what is in them, and one way to add lines.
+"""The store: a folder of segments and of the write-ahead files behind them, what is in them, and one way to add lines.
 
 `commit` gives seqs, writes, syncs, and only then lets readers see the lines and producers' marks move; a seq that a reader saw is
 never given to another line. One thread commits; any thread reads, from immutable tuples and from indexes that only grow.
 
 When the file is full a new one is started; a thread of the store's own writes the index of the old one, saves the ledger and removes
-the oldest files beyond `max_bytes`. Nothing that thread fails at loses a line. Must never start empty where files are.
+what is beyond the policy, the oldest first. `Upkeep` turns finished files into segments and merges those. Nothing either fails at
+loses a line. Must never start empty where files are.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from iris_controller.finelog import opening, sidecar
 from iris_controller.finelog.batches import Batch, admit
+from iris_controller.finelog.catalog import LOG, Catalog
 from iris_controller.finelog.files import OpenFiles, WalFile
 from iris_controller.finelog.index import Extent, LiveIndex, attempt_hash
 from iris_controller.finelog.ledger import Removed
 from iris_controller.finelog.records import FILE_BYTES, pack
+from iris_controller.finelog.retention import Policy, surplus
+from iris_controller.finelog.steps import reached
 from iris_controller.finelog.wal import AppendFile, Loss, Sync, file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+    from iris_controller.finelog.catalog import Segment, Snapshot
+    from iris_controller.finelog.segments import Footers
 
 log = logging.getLogger("iris.finelog")
 
@@ -33,8 +43,21 @@ FILE_LIMIT = 64 << 20
 MAX_BYTES = 20 << 30
 
 
+@dataclass(slots=True)
+class View:
+    """What a read looks at: segments, and the write-ahead files behind them, both in the order of seq. Release it."""
+
+    segments: tuple[Segment, ...]
+    files: tuple[WalFile, ...]
+    snapshot: Snapshot
+
+    def release(self) -> None:
+        """The files may go now."""
+        self.snapshot.release()
+
+
 class Store:
-    """See the module. Opening raises StoreUnusable, OSError."""
+    """See the module. `max_bytes` and the bounds of `policy` hold together. Opening raises StoreUnusable, OSError."""
 
     def __init__(
         self,
@@ -42,22 +65,30 @@ class Store:
         *,
         file_limit: int = FILE_LIMIT,
         max_bytes: int = MAX_BYTES,
+        policy: Policy | None = None,
         sync: Sync = os.fdatasync,
     ) -> None:
         self.folder = folder
         self._file_limit = file_limit
         self._max_bytes = max_bytes
+        self._policy = replace(policy or Policy(), max_bytes=max_bytes)
         self._sync = sync
         self._lock = Lock()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.marker = opening.identity(folder)
         self.ledger = opening.load_ledger(folder)
+        self.catalog = Catalog(folder / "tables")
+        opening.take_segments(self.catalog, self.ledger, self.note_loss)
         self.open_files = OpenFiles(self.marker, self.note_loss)
-        opened = opening.load_files(folder, self.marker, self.ledger, self.open_files, self.note_loss, sync)
+        segments = self.catalog.segments(LOG)
+        covered = segments[-1].last_seq if segments else 0
+        opened = opening.load_files(folder, self.marker, self.ledger, covered, self.open_files, self.note_loss, sync)
         self._files = opened.files
         self._append = opened.append
         self.last_seq = self.ledger.next_seq - 1
         """Every line up to here is on disk and readable."""
+        self.keeping = Lock()
+        """Held by whoever commits segments or removes what is old, for that moment."""
         self._keeper = ThreadPoolExecutor(1, thread_name_prefix="finelog-keeper")
         if len(self._files) > 1:
             # What the last process did not get to, and a lower `max_bytes`.
@@ -65,13 +96,56 @@ class Store:
 
     @property
     def files(self) -> tuple[WalFile, ...]:
-        """The files, oldest first. Take `last_seq` before them: then none of its lines is missed."""
+        """The write-ahead files, oldest first; lines before them are in segments."""
         return self._files
+
+    def view(self) -> View:
+        """What is to be read now. Take `last_seq` before it: then none of its lines is missed."""
+        # Files first: one that becomes a segment in between is in both, and dropped here.
+        files = self._files
+        snapshot = self.catalog.snapshot()
+        segments = snapshot.segments(LOG)
+        if segments:
+            files = tuple(file for file in files if file.first_seq > segments[-1].last_seq)
+        return View(segments, files, snapshot)
+
+    @cached_property
+    def footers(self) -> Footers:
+        """The footers of the segments, which are heavy to read."""
+        from iris_controller.finelog.segments import Footers
+
+        return Footers(self.catalog.folder_of(LOG))
+
+    def finished(self) -> WalFile | None:
+        """The oldest write-ahead file, if it is finished and its index is written: the next to become a segment."""
+        files = self._files
+        return files[0] if len(files) > 1 and files[0].live is None else None
+
+    def adopt(self, segment: Segment, file: WalFile) -> bool:
+        """From now on the segment stands for that file, which goes. False: the file is gone, and so is the segment now.
+
+        Raises OSError: nothing changed.
+        """
+        with self.keeping:
+            if not self._files or self._files[0] is not file:
+                (self.catalog.folder_of(LOG) / segment.name).unlink(missing_ok=True)
+                return False
+            # Without the file it is the only one to know how far producers got, and what was lost.
+            self._save_ledger(segment.last_seq)
+            reached("convert: the ledger knows")
+
+            def drop() -> None:
+                with self._lock:
+                    self._files = tuple(one for one in self._files if one is not file)
+
+            self.catalog.commit(LOG, add=[segment], replaces=[file.path, file.sidecar_path], applied=drop)
+        self.open_files.forget(file)
+        return True
 
     @property
     def total_bytes(self) -> int:
-        """What the write-ahead files take."""
-        return sum(file.size for file in self._files)
+        """What the write-ahead files and segments take."""
+        return sum(file.size for file in self._files) + sum(one.bytes for one in self.catalog.segments(LOG))
 
     @property
     def max_bytes(self) -> int:
@@ -82,14 +156,14 @@ class Store:
         """The number of the first line of `producer` that is not durable here."""
         return self.ledger.marks.get(producer, 0)
 
-    def note_loss(self, file: WalFile, loss: Loss) -> None:
-        """Says once that acknowledged lines cannot be read any more, and remembers it for those who read there."""
+    def note_loss(self, name: str, loss: Loss) -> None:
+        """Says once that acknowledged lines in that file cannot be read any more, and remembers it for those who read there."""
         with self._lock:
             is_new = self.ledger.note_loss(loss)
         if is_new:
             log.error(
                 "damage at %s: lines with seq %d to %d are lost, the rest is served",
-                file.path,
+                self.folder / name,
                 loss.first_seq,
                 loss.last_seq,
             )
@@ -171,7 +245,7 @@ class Store:
             for file in self._files[:-1]:
                 self._seal(file)
             self._save_ledger(covers_seq)
-            self._remove_old()
+            self.remove_old()
         except OSError as error:
             log.warning("housekeeping of %s is put off: %s", self.folder, error)
         except Exception:
@@ -180,6 +254,7 @@ class Store:
     def _seal(self, file: WalFile) -> None:
         if file.live is not None:
             sidecar.write(file.sidecar_path, file.live, file.size)
+            reached("file: its index is written")
             file.live = None
             self.open_files.forget(file)
 
@@ -191,23 +266,57 @@ class Store:
             copy = self.ledger.snapshot()
         copy.save(self.folder / "ledger.json")
 
-    def _remove_old(self) -> None:
-        while self.total_bytes > self._max_bytes and len(self._files) > 1:
-            oldest = self._files[0]
-            removed = self._count(oldest)
-            with self._lock:
-                self._files = tuple(file for file in self._files if file is not oldest)
-                for key, what in removed.items():
-                    self.ledger.note_removed(key, what)
-                self.ledger.removed_seq = max(self.ledger.removed_seq, oldest.last_seq)
-                self.ledger.forget_gone(self._files[0].first_seq)
-            # Remembered first: lines must not vanish without a word.
-            self._save_ledger(self.ledger.covers_seq)
-            oldest.path.unlink(missing_ok=True)
-            oldest.sidecar_path.unlink(missing_ok=True)
-            self.open_files.forget(oldest)
-            log.info("removed %s, seq %d to %d, to stay below %d bytes",
-                     oldest.path.name, oldest.first_seq, oldest.last_seq, self._max_bytes)  # fmt: skip
+    def remove_old(self) -> None:
+        """Removes what is beyond the policy, the oldest first, and remembers it. Raises OSError."""
+        with self.keeping:
+            segments = self.catalog.segments(LOG)
+            now_ms = time.time_ns() // 1_000_000
+            for segment in surplus(segments, self._policy, now_ms, sum(file.size for file in self._files)):
+                self._forget(self._count_segment(segment), segment.last_seq)
+                reached("retention: the ledger knows")
+                self.catalog.commit(LOG, remove=[segment])
+                self._say_removed(segment.name, segment.first_seq, segment.last_seq)
+            while self.total_bytes > self._max_bytes and len(self._files) > 1 and not self.catalog.segments(LOG):
+                oldest = self._files[0]
+                removed = self._count(oldest)
+                with self._lock:
+                    self._files = tuple(file for file in self._files if file is not oldest)
+                self._forget(removed, oldest.last_seq)
+                reached("retention: the ledger knows")
+                oldest.path.unlink(missing_ok=True)
+                oldest.sidecar_path.unlink(missing_ok=True)
+                self.open_files.forget(oldest)
+                self._say_removed(oldest.path.name, oldest.first_seq, oldest.last_seq)
+
+    def _say_removed(self, name: str, first_seq: int, last_seq: int) -> None:
+        log.info("removed %s, seq %d to %d, which is beyond what is kept", name, first_seq, last_seq)
+
+    def _forget(self, removed: dict[str, Removed], last_seq: int) -> None:
+        """Before the lines go: they must not vanish without a word."""
+        with self._lock:
+            for key, what in removed.items():
+                self.ledger.note_removed(key, what)
+            self.ledger.removed_seq = max(self.ledger.removed_seq, last_seq)
+            self.ledger.forget_gone(last_seq + 1)
+        self._save_ledger(self.ledger.covers_seq)
+
+    def _count_segment(self, segment: Segment) -> dict[str, Removed]:
+        from iris_controller.finelog.segments import SegmentDamaged
+
+        found: dict[str, Removed] = {}
+        try:
+            runs = self.footers.get(segment).runs
+        except (SegmentDamaged, OSError) as error:
+            log.warning("cannot read %s, which is to be removed: %s", segment.name, error)
+            self.note_loss(segment.name, Loss(segment.first_seq, segment.last_seq))
+            return found
+        for run in runs.all() if runs is not None else ():
+            removed = found.setdefault(run.key, Removed(0, run.high_incarnation, run.latest_ms, run.last_seq))
+            removed.lines += run.rows
+            removed.incarnation = max(removed.incarnation, run.high_incarnation)
+            removed.latest_ms = max(removed.latest_ms, run.latest_ms)
+            removed.last_seq = max(removed.last_seq, run.last_seq)
+        return found
 
     def _count(self, file: WalFile) -> dict[str, Removed]:
         found: dict[str, Removed] = {}
@@ -215,7 +324,7 @@ class Store:
             index = self.open_files.get(file).index
         except OSError as error:
             log.warning("cannot read %s, which is to be removed: %s", file.path.name, error)
-            self.note_loss(file, Loss(file.first_seq, file.last_seq))
+            self.note_loss(file.path.name, Loss(file.first_seq, file.last_seq))
             return found
         for key in index.all_keys():
             rows = index.key_rows(key)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from iris_controller.finelog.opening import StoreUnusable
+from iris_controller.finelog.opening import FORMAT, StoreUnusable
 from iris_controller.finelog.records import FILE_BYTES, Record, marker_of, walk
 from iris_controller.finelog.store import Store
 from tests.unit.finelog_world import PREFIX, Disk, batch, fetch, numbered, page, put, texts
@@ -209,7 +209,7 @@ def test_a_folder_that_cannot_be_told_is_refused(tmp_path: Path) -> None:
 def test_a_store_of_a_newer_release_is_refused(tmp_path: Path) -> None:
     filled(tmp_path)
     told = json.loads((tmp_path / "store.json").read_text())
-    (tmp_path / "store.json").write_text(json.dumps({**told, "format": 2}))
+    (tmp_path / "store.json").write_text(json.dumps({**told, "format": FORMAT + 1}))
     with pytest.raises(StoreUnusable, match="newer release"):
         Store(tmp_path)
 

@@ -1,0 +1,101 @@
+"""The part of a read that lies in segments: which of them, in which order, and what cannot be read of them.
+
+Segments come before the write-ahead files in the order of seq. Nothing heavy is loaded by a read that ends before it comes to one.
+Must never let a damaged segment keep the others from being read.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from iris_controller.finelog.wal import Loss
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from iris_controller.finelog.catalog import Segment
+    from iris_controller.finelog.query import Query
+    from iris_controller.finelog.runs import Run
+    from iris_controller.finelog.segments import SegmentDamaged
+    from iris_controller.finelog.store import Store
+    from iris_controller.finelog.windows import Density, SegmentScan, Window
+
+log = logging.getLogger("iris.finelog")
+
+
+class Segmented:
+    """The segments with lines from seq `low` to `high - 1`."""
+
+    def __init__(
+        self, store: Store, segments: tuple[Segment, ...], query: Query, low: int, high: int, max_bytes: int
+    ) -> None:
+        self._store = store
+        self._segments = [one for one in segments if one.last_seq >= low and one.first_seq < high]
+        self._query = query
+        self._low = low
+        self._high = high
+        self._max_bytes = max_bytes
+        self._density: Density | None = None
+        self.faults: dict[str, None] = {}
+        """What could not be read."""
+
+    def oldest_first(self, wanted: Callable[[], int]) -> Iterator[Window | None]:
+        """Windows in the order of seq; None in between. `wanted` tells how many matches are still of use."""
+        for segment in self._segments:
+            yield from self._windows(segment, wanted)
+
+    def newest_first(self, wanted: Callable[[], int]) -> Iterator[Window | None]:
+        """Windows against the order of seq; None in between."""
+        for segment in reversed(self._segments):
+            yield from self._windows(segment, wanted)
+
+    def count(self, before: int) -> Iterator[int]:
+        """How many lines below seq `before` there are of the wanted keys and attempts, in parts."""
+        for segment in reversed(self._segments):
+            if segment.first_seq < before:
+                scan = self._scan(segment)
+                if scan is not None:
+                    yield from scan.count(self._low, min(before, self._high))
+
+    def _windows(self, segment: Segment, wanted: Callable[[], int]) -> Iterator[Window | None]:
+        from iris_controller.finelog.windows import Window
+
+        low, high = max(segment.first_seq, self._low), min(segment.last_seq + 1, self._high)
+        scan = self._scan(segment)
+        if scan is not None:
+            yield from scan.windows(wanted)
+        # What lies outside of all runs, or has none, was dealt with as well.
+        edge = low if self._query.tail else high
+        yield Window(edge, edge)
+
+    def _scan(self, segment: Segment) -> SegmentScan | None:
+        if not self._query.wants_times(segment.earliest_ms, segment.latest_ms):
+            return None
+        from iris_controller.finelog.segments import SegmentDamaged, SegmentFile
+        from iris_controller.finelog.windows import Density, SegmentScan
+
+        if self._density is None:
+            query = self._query
+            self._density = Density(query.bounds_test() is not None or query.filters_content)
+        try:
+            file = SegmentFile(self._store.footers.get(segment))
+        except SegmentDamaged as damage:
+            self._fault(segment, str(damage), segment.first_seq, segment.last_seq)
+            return None
+        except OSError as error:
+            self._fault(segment, f"{segment.name} cannot be read: {error.strerror or error}", 0, 0)
+            return None
+
+        def on_damage(damage: SegmentDamaged, runs: list[Run]) -> None:
+            first, last = min(run.first_seq for run in runs), max(run.last_seq for run in runs)
+            self._fault(segment, str(damage), first, last)
+
+        return SegmentScan(file, self._query, self._low, self._high, self._density, self._max_bytes, on_damage)
+
+    def _fault(self, segment: Segment, what: str, first_seq: int, last_seq: int) -> None:
+        if what not in self.faults:
+            self.faults[what] = None
+            log.error("%s", what)
+        if first_seq:
+            self._store.note_loss(segment.name, Loss(first_seq, last_seq))
