@@ -59,9 +59,10 @@ DEFAULTED: Final = {
     "log_lines": "log_lines",
     "stop_reason": "stop_reason",
     "displaces_json": "displaces",
+    "outputs_json": "outputs",
 }
 _defaulted = attrgetter(*DEFAULTED.values())
-_DEFAULTS: Final = (None, None, None, None, "", 0, False, 0, None, 0, ())
+_DEFAULTS: Final = (None, None, None, None, "", 0, False, 0, None, 0, (), "")
 INSERT_ATTEMPTS: Final = partial(insert, "task_attempts", (*ATTEMPT_KEY, *FRESH))
 UPSERT_ATTEMPTS: Final = upsert("task_attempts", (*ATTEMPT_KEY,), (*FRESH, *DEFAULTED))
 
