@@ -1,0 +1,292 @@
+"""The RPCs of log views: refused when they make no sense, followed as lines come, bounded together, forgotten when idle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, nullcontext
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import pytest
+
+from iris_controller.finelog import view_service
+from iris_controller.finelog.service import LogService
+from iris_controller.finelog.store import Store
+from iris_controller.finelog.view_service import IDLE_S, ViewService
+from iris_controller.finelog.waiters import Waiters
+from iris_controller.rpc.errors import RpcError
+from iris_core.model.errors import ModelError
+from iris_core.wire.gen.iris.v1 import logs_pb2
+from tests.unit.finelog_world import EXACT, NOW_MS, PREFIX, batch, numbered, put
+
+T = TypeVar("T")
+DEADLINE = 60.0
+
+
+class Served:
+    """View RPCs over a store, with a clock that is set by hand."""
+
+    def __init__(self, folder: Path) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        self.store = Store(folder)
+        self.waiters = Waiters()
+        self.pool = ThreadPoolExecutor(2)
+        self.now = 1000.0
+        self.service = ViewService(self.store, self.waiters, self.pool, nullcontext, clock=lambda: self.now)
+
+    def put(self, *made: logs_pb2.LogBatch) -> None:
+        self.waiters.notify(put(self.store, *made))
+
+    async def open(self, source: str, *, context: int | None = None, **fields: Any) -> logs_pb2.OpenLogViewResponse:
+        fields.setdefault("match_scope", EXACT)
+        request = logs_pb2.OpenLogViewRequest(query=logs_pb2.FetchLogsRequest(source=source, **fields), context=context)
+        return logs_pb2.OpenLogViewResponse.FromString(await self.service.open_log_view(request.SerializeToString()))
+
+    async def read(self, view_id: str, first: int = 0, count: int = 0) -> logs_pb2.ReadLinesResponse:
+        request = logs_pb2.ReadLinesRequest(view_id=view_id, first=first, count=count)
+        return logs_pb2.ReadLinesResponse.FromString(await self.service.read_lines(request.SerializeToString()))
+
+    async def find(self, view_id: str, **fields: Any) -> logs_pb2.FindNextResponse:
+        request = logs_pb2.FindNextRequest(view_id=view_id, **fields)
+        return logs_pb2.FindNextResponse.FromString(await self.service.find_next(request.SerializeToString()))
+
+    async def tail(self, view_id: str, first: int) -> AsyncIterator[logs_pb2.TailResponse]:
+        request = logs_pb2.TailRequest(view_id=view_id, first=first)
+        async with aclosing(cast("Any", self.service.tail(request.SerializeToString()))) as answers:
+            async for answer in answers:
+                yield logs_pb2.TailResponse.FromString(answer)
+
+    async def close(self) -> None:
+        self.waiters.close()
+        await self.service.close()
+        self.pool.shutdown()
+        self.store.close()
+
+
+def served(folder: Path, body: Callable[[Served], Awaitable[T]]) -> T:
+    """Runs `body` on a loop of its own."""
+
+    async def run() -> T:
+        async with asyncio.timeout(DEADLINE):
+            made = Served(folder)
+            try:
+                return await body(made)
+            finally:
+                await made.close()
+
+    return asyncio.run(run())
+
+
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("open_log_view", {"query": {"source": "/u/j", "match_scope": EXACT, "max_lines": -1}}, "max_lines -1 is negative"),
+    ("open_log_view", {"query": {"source": "/u/j", "match_scope": EXACT}, "context": -1}, "the context is 0 to 1,000"),
+    (
+        "open_log_view",
+        {"query": {"source": "/u/j", "match_scope": EXACT}, "context": 5000},
+        "the context is 0 to 1,000",
+    ),
+    ("open_log_view", {"query": {"source": "", "match_scope": PREFIX}}, "an empty prefix would read every log"),
+    ("open_log_view", {"query": {"source": "/u/j"}}, "the match scope is not given"),
+    ("read_lines", {"view_id": "x", "first": -1}, "lines are numbered from 0"),
+    ("read_lines", {"view_id": "x", "count": 1_000_000}, "a page has 1 to 20,000 lines"),
+    ("read_lines", {"view_id": "x", "count": -5}, "a page has 1 to 20,000 lines"),
+    ("read_lines", {"view_id": "nobody's"}, "there is no such log view"),
+    ("find_next", {"view_id": "x"}, "there is nothing to look for"),
+    ("find_next", {"view_id": "x", "substring": "y" * 5000}, "it has 5000 characters, more than 4096"),
+]
+
+
+@pytest.mark.parametrize(("name", "fields", "message"), BAD)
+def test_a_request_that_makes_no_sense_is_refused_with_the_reason(
+    tmp_path: Path, name: str, fields: dict[str, Any], message: str
+) -> None:
+    kinds = {"open_log_view": logs_pb2.OpenLogViewRequest, "read_lines": logs_pb2.ReadLinesRequest}
+    kind: Any = kinds.get(name, logs_pb2.FindNextRequest)
+
+    async def body(made: Served) -> None:
+        with pytest.raises(RpcError, match=message):
+            await getattr(made.service, name)(kind(**fields).SerializeToString())
+        with pytest.raises(RpcError, match="this is no"):
+            await getattr(made.service, name)(b"\xff\xff\xff")
+
+    served(tmp_path, body)
+
+
+def test_a_pattern_is_refused_with_its_place(tmp_path: Path) -> None:
+    async def body(made: Served) -> None:
+        with pytest.raises(ModelError, match="missing ]"):
+            await made.open("/u/j/0:0", regex="train/[loss")
+        opened = await made.open("/u/j/0:0")
+        with pytest.raises(ModelError) as caught:
+            await made.find(opened.view_id, regex="a(b")
+        assert caught.value.position == 1
+
+    served(tmp_path, body)
+
+
+def test_a_view_is_read_by_number_and_closed(tmp_path: Path) -> None:
+    async def body(made: Served) -> None:
+        made.put(numbered(600))
+        opened = await made.open("/u/j/0:0")
+        assert (opened.state.lines, opened.state.hits, opened.state.complete) == (600, 600, True)
+        page = await made.read(opened.view_id, 590)
+        assert [line.line.data for line in page.lines] == [f"line {number}" for number in range(590, 600)]
+        assert len((await made.read(opened.view_id)).lines) == 256
+        assert not (await made.read(opened.view_id, 10**9)).lines
+        hit = await made.find(opened.view_id, substring="99", from_line=100)
+        assert (hit.found, hit.number, hit.ordinal, hit.total, hit.complete) == (True, 199, 2, 6, True)
+        back = await made.find(opened.view_id, substring="99", from_line=100, backward=True)
+        assert (back.number, back.ordinal) == (99, 1)
+        assert not (await made.find(opened.view_id, regex="^$")).found
+        await made.service.close_log_view(logs_pb2.CloseLogViewRequest(view_id=opened.view_id).SerializeToString())
+        with pytest.raises(RpcError) as caught:
+            await made.read(opened.view_id)
+        assert caught.value.code == "view_gone"
+
+    served(tmp_path, body)
+
+
+def test_a_view_is_followed_over_several_tasks(tmp_path: Path) -> None:
+    async def body(made: Served) -> None:
+        made.put(numbered(5, key="/u/j/0:0", producer="p0"))
+        opened = await made.open("/u/j", match_scope=PREFIX)
+        found: list[logs_pb2.ViewLine] = []
+        numbers = [5, 0]
+        sent = 5
+        async for answer in made.tail(opened.view_id, 3):
+            found += answer.lines
+            if len(found) == 2 + 8:
+                break
+            if sent < 13:
+                rank = sent % 2
+                made.put(
+                    batch(
+                        [f"new {sent}"],
+                        first=numbers[rank],
+                        key=f"/u/j/{rank}:0",
+                        producer=f"p{rank}",
+                        at_ms=NOW_MS + sent,
+                    )
+                )
+                numbers[rank] += 1
+                sent += 1
+            made.now += 1.0
+        assert [line.number for line in found] == list(range(3, 13))
+        assert [line.line.data for line in found[2:]] == [f"new {number}" for number in range(5, 13)]
+        assert (await made.read(opened.view_id, 0, 13)).lines[3:] == found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(view_service, "ROUND_S", 0.0)
+        patch.setattr(view_service, "BEAT_S", 0.0)
+        served(tmp_path, body)
+
+
+def test_following_ends_with_a_view_that_takes_no_more(tmp_path: Path) -> None:
+    async def body(made: Served) -> None:
+        made.put(numbered(9))
+        opened = await made.open("/u/j/0:0", max_lines=4)
+        answers = [answer async for answer in made.tail(opened.view_id, 0)]
+        assert sum(len(answer.lines) for answer in answers) == 4
+        assert "4 lines were asked for" in answers[-1].state.capped_reason
+        ended = await made.open("/u/j/0:0", before=6)
+        assert sum([len(answer.lines) async for answer in made.tail(ended.view_id, 0)]) == 5
+
+    served(tmp_path, body)
+
+
+def test_an_export_goes_on_where_it_broke_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view_service, "PAGE_LINES", 100)
+
+    async def body(made: Served) -> None:
+        made.put(numbered(450))
+        opened = await made.open("/u/j/0:0")
+        data, at = b"", 0
+        for _ in range(10):
+            request = logs_pb2.ExportLogsRequest(view_id=opened.view_id, first=at)
+            stream = made.service.export_logs(request.SerializeToString())
+            answer = logs_pb2.ExportLogsResponse.FromString(await anext(stream))
+            await stream.aclose()  # type: ignore[attr-defined]
+            data, at = data + answer.data, answer.next_line
+            if answer.done:
+                break
+        assert data == "".join(f"line {number}\n" for number in range(450)).encode()
+
+    served(tmp_path, body)
+
+
+def test_idle_views_are_forgotten_and_those_in_use_are_not(tmp_path: Path) -> None:
+    async def body(made: Served) -> None:
+        made.put(numbered(3))
+        idle, used = await made.open("/u/j/0:0"), await made.open("/u/j/0:0")
+        stream = made.tail(used.view_id, 0)
+        await anext(stream)
+        made.now += IDLE_S + 1
+        made.service._expire()
+        with pytest.raises(RpcError, match="there is no such log view"):
+            await made.read(idle.view_id)
+        assert (await made.read(used.view_id)).state.lines == 3
+        await stream.aclose()  # type: ignore[attr-defined]
+
+    served(tmp_path, body)
+
+
+def test_the_one_idle_longest_makes_room_and_a_used_one_never_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(view_service, "MAX_VIEWS", 2)
+
+    async def body(made: Served) -> None:
+        made.put(numbered(3))
+        opened = []
+        for _ in range(3):
+            opened.append(await made.open("/u/j/0:0"))
+            made.now += 1
+        with pytest.raises(RpcError, match="there is no such log view"):
+            await made.read(opened[0].view_id)
+        streams = [made.tail(one.view_id, 0) for one in opened[1:]]
+        for stream in streams:
+            await anext(stream)
+        with pytest.raises(RpcError) as caught:
+            await made.open("/u/j/0:0")
+        assert (caught.value.status, caught.value.code) == ("RESOURCE_EXHAUSTED", "too_many_views")
+        for stream in streams:
+            await stream.aclose()  # type: ignore[attr-defined]
+        assert (await made.open("/u/j/0:0")).view_id
+
+    served(tmp_path, body)
+
+
+def test_many_views_of_a_large_log_take_turns_with_a_small_read(tmp_path: Path) -> None:
+    """Nobody waits for the end of somebody else's search: the small read is answered while large ones are under way."""
+
+    async def body(made: Served) -> None:
+        for first in range(0, 60_000, 2_000):
+            made.put(numbered(2_000, first=first))
+        made.put(numbered(3, key="/u/small/0:0", producer="small"))
+        large = [asyncio.create_task(made.open("/u/j/0:0", regex=f"no{place}|[0-9]x")) for place in range(8)]
+        await asyncio.sleep(0)
+        small = await made.open("/u/small/0:0")
+        assert small.state.lines == 3
+        states = [(await task).state for task in large]
+        assert all(state.lines == 0 for state in states)
+
+    served(tmp_path, body)
+
+
+def test_the_store_says_how_it_is(tmp_path: Path) -> None:
+    async def run() -> logs_pb2.GetStoreHealthResponse:
+        store = Store(tmp_path)
+        service = LogService(store, release="abc")
+        try:
+            push = logs_pb2.PushLogsRequest(batches=[numbered(7)])
+            await service.push_logs(push.SerializeToString())
+            return logs_pb2.GetStoreHealthResponse.FromString(await service.get_store_health(b""))
+        finally:
+            await service.close()
+            store.close()
+
+    health = asyncio.run(run()).store
+    assert (health.state, health.problem, health.release, health.last_seq) == ("serving", "", "abc", 7)
+    assert health.disk_bytes > 0 and health.disk_free_bytes > 0 and health.max_bytes > 0 and health.last_line_at_ms > 0
