@@ -44,7 +44,7 @@ UNPACKED_BYTES: Final = 56 * 2**20
 """What an answer can carry."""
 QUERY_S: Final = 30.0
 PAGE: Final = 100
-MOST: Final = 50_000
+MOST: Final = 200_000
 
 _ID: Final = re.compile(r"\d{8}-[0-9a-f]{12}")
 _COLUMNS: Final = (
@@ -89,10 +89,16 @@ class ProfileStore:
         self._write(PROFILE, _row(kept))
         return kept
 
+    def named(
+        self, profile_id: str, kind: profiles_pb2.ProfileType, shape: profiles_pb2.ProfileFormat
+    ) -> profiles_pb2.ProfileRecord:
+        """Enough of a record to `load` it. Raises RpcError: that is no id."""
+        _check(profile_id)
+        return profiles_pb2.ProfileRecord(profile_id=profile_id, type=kind, format=shape)
+
     async def find(self, profile_id: str) -> profiles_pb2.ProfileRecord:
         """The record of a kept profile. Raises RpcError."""
-        if not _ID.fullmatch(profile_id):
-            raise not_found(profile_id, "a profile id is a day and twelve hex digits", hint="see: iris profile list")
+        _check(profile_id)
         request = stats_pb2.QueryRequest(
             sql=f"SELECT {_COLUMNS} FROM \"iris.profile\" WHERE profile_id = '{profile_id}' LIMIT 1"
         )
@@ -194,6 +200,11 @@ def statement(request: profiles_pb2.ListProfilesRequest, limit: int) -> str:
         f'SELECT {_COLUMNS} FROM "iris.profile" WHERE {" AND ".join(where)}'
         f"{newest if request.latest_only else ''} ORDER BY captured_at DESC, profile_id LIMIT {limit}"
     )
+
+
+def _check(profile_id: str) -> None:
+    if not _ID.fullmatch(profile_id):
+        raise not_found(profile_id, "a profile id is a day and twelve hex digits", hint="see: iris profile list")
 
 
 def unpacked(packed: bytes) -> bytes:

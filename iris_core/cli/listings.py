@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 from iris_core.cli.tables import Listing
 from iris_core.live.columns import ATTEMPTS, JOBS, TASKS, WORKERS
 from iris_core.live.endpoint_columns import ENDPOINTS
+from iris_core.live.profile_columns import PROFILES
 from iris_core.live.user_columns import BUDGETS
 
 if TYPE_CHECKING:
     from iris_core.wire.gen.iris.v1.budgets_pb2 import UserBudget
     from iris_core.wire.gen.iris.v1.controller_pb2 import AttemptStatus, JobStatus, TaskStatus, WorkerStatus
     from iris_core.wire.gen.iris.v1.endpoints_pb2 import Endpoint
+    from iris_core.wire.gen.iris.v1.profiles_pb2 import ProfileRecord
 
 
 def _plain(*names: str) -> tuple[tuple[str, str], ...]:
@@ -71,6 +73,17 @@ ENDPOINT_LIST: Listing[Endpoint] = Listing(
     wide=_plain("name", "address", "task_id", "access", "age", "lease", "proxy_path", "endpoint_id", "metadata"),
     name=lambda endpoint: endpoint.name,
 )
+
+
+PROFILE_LIST: Listing[ProfileRecord] = Listing(
+    PROFILES,
+    table=_plain("profile_id", "source", "type", "format", "trigger", "captured_at", "size_bytes"),
+    wide=_plain(
+        "profile_id", "source", "attempt", "type", "format", "trigger", "captured_at", "duration_seconds", "size_bytes",
+        "vm_id", "attempt_uid",
+    ),
+    name=lambda record: record.profile_id,
+)  # fmt: skip
 
 
 def title(listing: Listing[Any]) -> list[str]:

@@ -23,6 +23,7 @@ COMMANDS = {
     "user": Lazy("iris_core.cli.user:user", "Look at users, and set what they may spend."),
     "endpoints": Lazy("iris_core.cli.endpoints:endpoints", "Look at what tasks serve, and make links to it."),
     "process": Lazy("iris_core.cli.process:process", "Look at the controller and the workers themselves."),
+    "profile": Lazy("iris_core.cli.profiles:profile", "Find and fetch the profiles of the last week."),
     "query": Lazy("iris_core.cli.query:query", "Run one read-only SQL statement on the controller's database."),
     "rpc": Lazy("iris_core.cli.rpc:rpc", "Call any RPC by its name."),
     "demo": Lazy("iris_core.cli.demo:demo", "Start a cluster with a few jobs on this machine, to look around."),

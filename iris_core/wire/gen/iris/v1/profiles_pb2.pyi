@@ -181,10 +181,14 @@ class ListProfilesResponse(_message.Message):
     def __init__(self, profiles: _Optional[_Iterable[_Union[ProfileRecord, _Mapping]]] = ..., capped: _Optional[bool] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GetProfileRequest(_message.Message):
-    __slots__ = ("profile_id",)
+    __slots__ = ("profile_id", "type", "format")
     PROFILE_ID_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
     profile_id: str
-    def __init__(self, profile_id: _Optional[str] = ...) -> None: ...
+    type: ProfileType
+    format: ProfileFormat
+    def __init__(self, profile_id: _Optional[str] = ..., type: _Optional[_Union[ProfileType, str]] = ..., format: _Optional[_Union[ProfileFormat, str]] = ...) -> None: ...
 
 class GetProfileResponse(_message.Message):
     __slots__ = ("record", "profile_data")
