@@ -108,7 +108,8 @@ def folded(stacks: Mapping[Stack, float]) -> str:
     """One line per stack, `a;b;c weight`, heaviest first: what flame graph tools read."""
     lines = sorted(stacks.items(), key=lambda item: (-item[1], item[0]))
     return "".join(
-        f"{';'.join(_SPACES.sub(' ', frame.label) for frame in stack)} {weight:g}\n" for stack, weight in lines
+        f"{';'.join(_SPACES.sub(' ', frame.label) for frame in stack)} {f'{weight:.4f}'.rstrip('0').rstrip('.')}\n"
+        for stack, weight in lines
     )
 
 
@@ -116,7 +117,7 @@ def from_folded(text: str) -> Stacks:
     """Reads the folded form. A line that does not end in a number goes on in the next: a command line can have several."""
     found: Stacks = {}
     pending = ""
-    for line in text.splitlines():
+    for line in text.split("\n"):
         pending = f"{pending}\n{line}" if pending else line
         match = _FOLDED.match(pending)
         if match is None:

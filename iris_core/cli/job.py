@@ -25,6 +25,9 @@ COMMANDS = {
     "explain": Lazy("iris_core.cli.explain:explain_job", "Say why a job waits."),
     "logs": Lazy("iris_core.cli.logs:job_logs", "Print what the tasks of a job wrote."),
     "hang": Lazy("iris_core.cli.hang:hang", "Show where all running tasks of a job stand, the odd one first."),
+    "profile-summary": Lazy(
+        "iris_core.cli.profile_summary:profile_summary", "Say where a whole job spends its CPU time."
+    ),
     "wait": Lazy("iris_core.cli.job:wait", "Wait until a job has ended."),
     "cancel": Lazy("iris_core.cli.job:cancel", "End jobs and their children as KILLED."),
     "complete": Lazy("iris_core.cli.job:complete", "End a job and its children as SUCCEEDED."),
