@@ -82,6 +82,7 @@ class Services:
                 dead_after_s=options.dead_after_s,
                 task_outputs=task_outputs.policy(config, options.remote_state_dir),
                 profile_interval_ms=config.profile_interval_s * 1000,
+                stats_interval_ms=config.stats_interval_s * 1000,
             ),
         )
         once = self.once = Once(opened.readers)

@@ -121,6 +121,7 @@ class WorkerSessions:
                 heartbeat_ms=max(50, dead_after_ms // 10),
                 log_addresses=self._dispatch.log_addresses(),
                 profile_interval_ms=self._dispatch.profile_interval_ms,
+                stats_interval_ms=self._dispatch.stats_interval_ms,
                 task_outputs=self._dispatch.task_outputs,
             )
         )

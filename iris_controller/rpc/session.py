@@ -46,6 +46,7 @@ class Dispatch:
     dead_after_s: float
     task_outputs: worker_pb2.TaskOutputsPolicy = field(default_factory=worker_pb2.TaskOutputsPolicy)
     profile_interval_ms: int = 0
+    stats_interval_ms: int = 0
     """Between two looks of a worker's periodic profiles, 0 = none."""
 
 

@@ -39,6 +39,8 @@ BATCH_ROWS = 1_000
 PUSH_BYTES = 1 << 20
 GATHER_S = 0.2
 RETRY_S = (0.2, 10.0)
+REFUSALS = frozenset({"INVALID_ARGUMENT", "NOT_FOUND"})
+"""Codes of a store that does not know the table, or whose table the rows do not fit: asking again changes nothing."""
 _ROW_BYTES = 128
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from iris_controller.rpc.errors import RpcError
 from iris_controller.rpc.passthrough import PassThrough
-from iris_controller.stats.client import CannotPush
+from iris_controller.stats.client import REFUSALS, CannotPush
 from iris_core.wire.services import method
 
 if TYPE_CHECKING:
@@ -32,7 +32,3 @@ class StorePush:
 
     async def close(self) -> None:
         await self._finelog.close()
-
-
-REFUSALS = frozenset({"INVALID_ARGUMENT", "NOT_FOUND"})
-"""The store does not know the table, or the rows do not fit it: asking again changes nothing."""

@@ -80,6 +80,7 @@ class Attempt:
         self.folders = staging.Folders(host.cache_dir / "work" / uid)
         self.processes = ProcessSet(uid, None, host.table)
         self.memory_limit = spec.resources.memory_bytes
+        self.incarnation = spec.incarnation
         self._host = host
         self._spec = spec
         self._task = task

@@ -62,6 +62,14 @@ class Cgroup:
         """What it holds, in bytes."""
         return self._number("memory.usage_in_bytes" if self.version == 1 else "memory.current")
 
+    def cpu_us(self) -> int | None:
+        """Processor time of all that ever ran in it, in microseconds; None where another hierarchy counts it (version 1)."""
+        for line in self._read("cpu.stat").splitlines() if self.version == 2 else ():
+            name, _, value = line.partition(" ")
+            if name == "usage_usec" and value.isdigit():
+                return int(value)
+        return None
+
     def oom_kills(self) -> int:
         """How many of its processes the kernel killed for memory."""
         for line in self._read("memory.oom_control" if self.version == 1 else "memory.events").splitlines():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import resource
 import signal
 import subprocess
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class CannotStart(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a process ended: `code` is 128+N after signal N; `max_rss` in bytes, of it and the children it waited for."""
+    """How a process ended: `code` is 128+N after signal N; `max_rss` in bytes, of it and the children it waited for, 0 = unknown."""
 
     code: int
     signalled: bool
@@ -56,6 +57,8 @@ class Child:
         self._popen = popen
         self._loop = asyncio.get_running_loop()
         self.exited: asyncio.Future[Exit] = self._loop.create_future()
+        # Between fork and exec a child is its parent to the kernel's count: what does not exceed that says nothing.
+        self._ours = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self._pidfd = os.pidfd_open(popen.pid)
         self._loop.add_reader(self._pidfd, self._ended)
 
@@ -68,7 +71,8 @@ class Child:
         code = os.waitstatus_to_exitcode(status)
         self._popen.returncode = code
         if not self.exited.done():
-            self.exited.set_result(Exit(code if code >= 0 else 128 - code, code < 0, usage.ru_maxrss * 1024))
+            peak = usage.ru_maxrss if usage.ru_maxrss > self._ours else 0
+            self.exited.set_result(Exit(code if code >= 0 else 128 - code, code < 0, peak * 1024))
 
 
 @cache

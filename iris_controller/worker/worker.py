@@ -18,14 +18,17 @@ from typing import TYPE_CHECKING, Any
 from iris_controller import release
 from iris_controller.audit import audit
 from iris_controller.process_info import own_process
+from iris_controller.stats.client import StatsClient
 from iris_controller.worker import attach, cgroups, execs, health, outcome, records, staging, status
 from iris_controller.worker.agent import Agent, missing
 from iris_controller.worker.attempt import Host
 from iris_controller.worker.bundles import Bundles
 from iris_controller.worker.config import EXIT_IDLE, EXIT_OK, EXIT_REJECTED, GRACE_S, hostname, now_ms, reason
+from iris_controller.worker.measuring import EVERY_S, Measuring
 from iris_controller.worker.profiling import answering
 from iris_controller.worker.profiling.periodic import Periodic
 from iris_controller.worker.profiling.taking import Profiler
+from iris_controller.worker.rows import RowPush
 from iris_controller.worker.ship import Shipper
 from iris_controller.worker.spool import Spool
 from iris_controller.worker.sweep import sweep
@@ -35,6 +38,7 @@ from iris_core.wire.gen.iris.v1 import common_pb2, profiles_pb2, worker_pb2
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from iris_controller.worker.attempt import Attempt
     from iris_controller.worker.config import WorkerConfig
     from iris_controller.worker.ownlog import SpoolHandler
     from iris_controller.worker.profiling.taking import Taken, Target
@@ -45,6 +49,7 @@ _log = logging.getLogger("iris.worker")
 _FLUSH_S = 5.0
 _TOLD_S = 2.0
 _POLL_S = 1.0
+_ROWS_S = 1.0
 
 
 class CannotRun(Exception):
@@ -65,6 +70,9 @@ class Worker:
         self._records = records.Records(config.cache_dir)
         self._table = ProcessTable()
         self._meter = status.Meter()
+        self._row_push = RowPush(config.token_file)
+        self._stats = StatsClient(self._row_push, self.boot_id)
+        self._measuring = Measuring(config, self._stats)
         self._profiler = Profiler()
         self._periodic = Periodic(self._profiler, self._profiled, self._captured)
         self._cgroups: cgroups.Cgroups | None = None
@@ -159,7 +167,7 @@ class Worker:
             bundles=Bundles(config.cache_dir / "bundles", attach.fetcher(config.controller, config.token_file)),
             cgroups=self._cgroups,
             table=self._table,
-            changed=self._agent.changed,
+            changed=self._changed,
             outputs_policy=lambda: self._outputs_policy,
         )
         self._agent.start(host, told)
@@ -175,6 +183,7 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._signalled)
         self._record_itself()
+        self._measuring.address = f"127.0.0.1:{self._health_port}"
         self._attachment = attach.Attachment(
             config.controller,
             config.token_file,
@@ -184,11 +193,13 @@ class Worker:
             answer=self._answer,
             welcomed=self._welcomed,
         )
+        self._stats.start()
         server_tasks = [
             _guarded("clean attempts", self._agent.clean),
             _guarded("remove stray folders", lambda: self._remove_strays({record.uid for record in left})),
             _guarded("ship lines", self._shipper.run),
             _guarded("poll memory", self._poll),
+            _guarded("measure", lambda: self._measuring.run(self._agent.attempts)),
             _guarded("periodic profiles", self._periodic.run),
         ]
         try:
@@ -198,6 +209,7 @@ class Worker:
             for task in server_tasks:
                 task.cancel()
             await asyncio.gather(*server_tasks, return_exceptions=True)
+            await self._stats.close(_ROWS_S)
             self._spool.shut()
             if self._cgroups is not None:
                 self._cgroups.close()
@@ -258,6 +270,11 @@ class Worker:
                 if not attempt.done:
                     attempt.stop(outcome.worker_stopping(), 0.0)
 
+    def _changed(self, attempt: Attempt) -> None:
+        self._agent.changed(attempt)
+        if attempt.done:
+            self._measuring.ended(attempt)
+
     async def _idle(self) -> None:
         """Returns when it had no attempt and no controller for the configured time."""
         assert self._attachment is not None
@@ -302,7 +319,10 @@ class Worker:
     def _welcomed(self, welcome: worker_pb2.Welcome) -> None:
         self._outputs_policy = welcome.task_outputs
         self._periodic.interval_s = welcome.profile_interval_ms / 1000
-        self._shipper.reach(attach.log_targets(welcome.log_addresses, self._config.controller))
+        self._measuring.interval_s = welcome.stats_interval_ms / 1000 or EVERY_S
+        targets = attach.log_targets(welcome.log_addresses, self._config.controller)
+        self._shipper.reach(targets)
+        self._row_push.addresses = targets
 
     def _hello(self) -> worker_pb2.WorkerHello:
         config = self._config
@@ -335,7 +355,11 @@ class Worker:
     def _heartbeat(self) -> worker_pb2.WorkerHeartbeat:
         memory, cpu = status.host_usage()
         return worker_pb2.WorkerHeartbeat(
-            healthy=True, memory_used_bytes=memory, cpu_millicores=cpu, shipper=self._shipper.health()
+            healthy=True,
+            memory_used_bytes=memory,
+            cpu_millicores=cpu,
+            shipper=self._shipper.health(),
+            usage=self._measuring.news(),
         )
 
     async def _answer(self, request: worker_pb2.WorkerRequest) -> worker_pb2.WorkerReply:

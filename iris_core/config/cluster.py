@@ -81,6 +81,7 @@ _CONTROLLER: Final = frozenset(
         "image",
         "checkpoint_interval_seconds",
         "profile_interval_seconds",
+        "stats_interval_seconds",
         "max_active_tasks_per_user",
         "max_tasks_per_job_per_cycle",
         "max_tasks_per_worker_per_cycle",
@@ -131,6 +132,8 @@ class ClusterConfig:
     """Between checkpoints, 0 = hourly."""
     profile_interval_s: int = 600
     """Between the periodic profiles of one process, 0 = none are taken."""
+    stats_interval_s: int = 15
+    """Between two readings of workers and tasks."""
     retention: Retention = field(default_factory=Retention)
     task_env: Mapping[str, str] = field(default_factory=dict)
     """Environment of every task, below what the submitter names."""
@@ -268,6 +271,9 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
         checkpoint_interval_s=controller["checkpoint_interval_seconds"].whole(0, 7 * 86_400)
         if "checkpoint_interval_seconds" in controller
         else 0,
+        stats_interval_s=controller["stats_interval_seconds"].whole(1, 3_600)
+        if "stats_interval_seconds" in controller
+        else 15,
         profile_interval_s=controller["profile_interval_seconds"].whole(0, 7 * 86_400)
         if "profile_interval_seconds" in controller
         else 600,

@@ -17,6 +17,7 @@ import grpc.aio
 
 from iris_core.wire.gen.iris.v1 import common_pb2, logs_pb2, worker_pb2
 from iris_core.wire.services import method
+from providers.fake.stats import FakeStats, Refused, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -80,6 +81,8 @@ class FakeController:
         self.reject: worker_pb2.Rejected | None = None
         self.log_addresses: list[str] = []
         self.heartbeat_ms = 200
+        self.stats = FakeStats()
+        self.stats_interval_ms = 0
         self.acknowledge = True
         self.refuse_lines = False
         self.greet = True
@@ -106,7 +109,9 @@ class FakeController:
         """Listens, on the port it had before if there was one."""
         self.boot_id = secrets.token_hex(8)
         self._server = grpc.aio.server(options=_OPTIONS)
-        self._server.add_generic_rpc_handlers((self._handlers("WorkerService"), self._handlers("LogService")))
+        self._server.add_generic_rpc_handlers(
+            tuple(map(self._handlers, ("WorkerService", "LogService", "StatsService")))
+        )
         self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
         await self._server.start()
 
@@ -279,6 +284,7 @@ class FakeController:
                     self._push, logs_pb2.PushLogsRequest.FromString, logs_pb2.PushLogsResponse.SerializeToString
                 )
             },
+            "StatsService": {"WriteRows": grpc.unary_unary_rpc_method_handler(self._write_rows, bytes, bytes)},
         }
         return grpc.method_handlers_generic_handler(f"iris.v1.{service}", made[service])
 
@@ -295,6 +301,7 @@ class FakeController:
             cluster="test",
             dead_after_ms=10_000,
             heartbeat_ms=self.heartbeat_ms,
+            stats_interval_ms=self.stats_interval_ms,
             log_addresses=self.log_addresses,
         )
         yield worker_pb2.AttachResponse(welcome=welcome)
@@ -355,6 +362,14 @@ class FakeController:
         await self._note(lambda: None)
         self.pushes += 1
         return response
+
+    async def _write_rows(self, body: bytes, context: Any) -> bytes:
+        try:
+            return await self.stats.push(body)
+        except (Unavailable, Refused) as error:
+            code = grpc.StatusCode.NOT_FOUND if isinstance(error, Refused) else grpc.StatusCode.UNAVAILABLE
+            await context.abort(code, str(error))
+            raise
 
     async def _note(self, change: Callable[[], object]) -> None:
         async with self._changed:
