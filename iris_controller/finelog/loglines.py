@@ -39,7 +39,15 @@ SCHEMA = pa.schema(
         pa.field("seam", pa.string()),
     ]
 )
-LAYOUT = Layout(table=LOG, schema=SCHEMA, key="key", time="epoch_ms", unique=("data", "raw", "seam"), has_runs=True)
+LAYOUT = Layout(
+    table=LOG,
+    schema=SCHEMA,
+    key="key",
+    time="epoch_ms",
+    unique=("data", "raw", "seam"),
+    has_runs=True,
+    indexed=("data", "seam"),
+)
 
 
 class Rows:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from iris_controller.finelog.trigrams import Needles
 from iris_controller.finelog.wal import Loss
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Segmented:
         self._high = high
         self._max_bytes = max_bytes
         self._density: Density | None = None
+        self._needles = Needles.of(query.substring, query.regex.pattern if query.regex is not None else "")
         self.faults: dict[str, None] = {}
         """What could not be read."""
 
@@ -91,7 +93,8 @@ class Segmented:
             first, last = min(run.first_seq for run in runs), max(run.last_seq for run in runs)
             self._fault(segment, str(damage), first, last)
 
-        return SegmentScan(file, self._query, self._low, self._high, self._density, self._max_bytes, on_damage)
+        groups = self._store.filters.groups(segment, self._needles)
+        return SegmentScan(file, self._query, self._low, self._high, self._density, self._max_bytes, groups, on_damage)
 
     def _fault(self, segment: Segment, what: str, first_seq: int, last_seq: int) -> None:
         if what not in self.faults:

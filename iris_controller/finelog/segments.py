@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from iris_controller.finelog import trigrams
 from iris_controller.finelog.catalog import Segment
 from iris_controller.finelog.disk import create, sync_folder
 from iris_controller.finelog.runs import RUNS_KEY, Runs, RunsWriter
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 GROUP_ROWS = 16_384
 """Most rows of a row group: what is decoded to read one row."""
-GROUP_BYTES = 16 << 20
+GROUP_BYTES = 4 << 20
 """A row group ends when it has so many bytes, whatever its rows."""
 FOOTER_BYTES = 64 << 20
 FORMAT = 1
@@ -66,6 +67,8 @@ class Layout:
     """Columns whose values hardly repeat: no dictionary and no bounds are kept of them."""
     has_runs: bool = False
     """Whether segments tell where the rows of each key lie; the table then has the columns of `log`."""
+    indexed: tuple[str, ...] = ()
+    """Columns of text in which the index finds the row groups that may hold a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ def parse_name(name: str) -> tuple[int, int] | None:
 
 def index_path(segment: Path) -> Path:
     """Where the index of a segment is kept. Without one it is only searched more slowly."""
-    return segment.with_suffix(".fidx")
+    return segment.with_suffix(trigrams.SUFFIX)
 
 
 def conform(table: Any, schema: Any) -> Any:
@@ -127,6 +130,7 @@ class SegmentWriter:
         self._covers = covers
         self._created_ms = created_ms or time.time_ns() // 1_000_000
         self._groups: list[Group] = []
+        self._filters: list[bytes] = []
         self._runs = RunsWriter() if layout.has_runs else None
         self._scratch = self.path.with_name(f"{self.path.name}.tmp")
         self._waiting: list[Any] = []
@@ -178,6 +182,8 @@ class SegmentWriter:
         )
         if self._runs is not None:
             self._runs.add(len(self._groups), batch)
+        if self.layout.indexed:
+            self._filters.append(trigrams.bits_of(*map(batch.column, self.layout.indexed)))
         self._writer.write_batch(batch, row_group_size=GROUP_ROWS)
         self._groups.append(group)
         self.rows += batch.num_rows
@@ -222,6 +228,8 @@ class SegmentWriter:
         self._scratch.rename(self.path)
         reached("segment: renamed")
         sync_folder(self.path.parent)
+        if self.layout.indexed:
+            trigrams.write(self.path, self._filters, self.rows)
         return Segment(**{**asdict(segment), "bytes": size})
 
     def abandon(self) -> None:
@@ -410,6 +418,12 @@ class SegmentFile:
                 raise SegmentDamaged(what) from error
             raise
         return table.combine_chunks().to_batches()[0]
+
+    def has_none(self, group: int, column: str) -> bool:
+        """Whether a column of truth values is known to be False in all of a row group."""
+        place = self.footer.schema.get_field_index(column)
+        statistics = self.footer.metadata.row_group(group).column(place).statistics
+        return statistics is not None and statistics.has_min_max and statistics.max is False
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
         """Every row group, in order. Raises SegmentDamaged, OSError."""

@@ -16,7 +16,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from threading import Lock
+from threading import Event, Lock
 from typing import TYPE_CHECKING
 
 from iris_controller.finelog import opening, sidecar
@@ -28,6 +28,7 @@ from iris_controller.finelog.ledger import Removed
 from iris_controller.finelog.records import FILE_BYTES, pack
 from iris_controller.finelog.retention import Policy, surplus
 from iris_controller.finelog.steps import reached
+from iris_controller.finelog.trigrams import FilterFiles
 from iris_controller.finelog.wal import AppendFile, Loss, Sync, file_name
 
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ class Store:
         """Every line up to here is on disk and readable."""
         self.keeping = Lock()
         """Held by whoever commits segments or removes what is old, for that moment."""
+        self.sealed = Event()
+        """Set when a file is finished and its index is written."""
         self._keeper = ThreadPoolExecutor(1, thread_name_prefix="finelog-keeper")
         if len(self._files) > 1:
             # What the last process did not get to, and a lower `max_bytes`.
@@ -115,6 +118,11 @@ class Store:
         from iris_controller.finelog.segments import Footers
 
         return Footers(self.catalog.folder_of(LOG))
+
+    @cached_property
+    def filters(self) -> FilterFiles:
+        """The index of the text of each segment."""
+        return FilterFiles(self.catalog.folder_of(LOG))
 
     def finished(self) -> WalFile | None:
         """The oldest write-ahead file, if it is finished and its index is written: the next to become a segment."""
@@ -245,6 +253,7 @@ class Store:
             for file in self._files[:-1]:
                 self._seal(file)
             self._save_ledger(covers_seq)
+            self.sealed.set()
             self.remove_old()
         except OSError as error:
             log.warning("housekeeping of %s is put off: %s", self.folder, error)

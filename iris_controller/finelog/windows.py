@@ -11,7 +11,7 @@ Heavy: imported by a read that comes to a segment. Must never take a row that da
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from iris_controller.finelog import matching
 from iris_controller.finelog.index import GAP_BIT, is_inside
 from iris_controller.finelog.line import Line
+from iris_controller.finelog.parts import needs_more
 from iris_controller.finelog.segments import GROUP_ROWS, SegmentDamaged
 
 if TYPE_CHECKING:
@@ -54,6 +55,17 @@ class Density:
         return int(min(MAX_ROWS, wanted * (self.looked + 64) / (self.matched + 1) + 1024))
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """So many rows that the index excludes; their seqs are read when somebody asks."""
+
+    rows: int
+    seqs: Callable[[], Any]
+
+    def __len__(self) -> int:
+        return self.rows
+
+
 @dataclass(slots=True)
 class Window:
     """What was found from seq `low` to `high - 1`. `lines` are ascending, and no more than were wanted."""
@@ -62,7 +74,7 @@ class Window:
     high: int
     lines: list[Line] = field(default_factory=list)
     looked: list[Any] = field(default_factory=list)
-    """The seqs of the lines whose text was searched, or would have been."""
+    """The seqs of the lines whose text was searched, or would have been but for the index (`Unread`)."""
     gaps: list[tuple[int, int]] = field(default_factory=list)
     """Seq and number of lines of the gap records that do not match."""
     parts: list[Any] = field(default_factory=list)
@@ -72,7 +84,8 @@ class Window:
         """How many lines from seq `low` to `high - 1` were looked at."""
         if low <= self.low and high >= self.high:
             return sum(map(len, self.looked))
-        return sum(_count_between(seqs, low, high) for seqs in self.looked)
+        looked = (one.seqs() if isinstance(one, Unread) else one for one in self.looked)
+        return sum(_count_between(seqs, low, high) for seqs in looked)
 
     def lost_between(self, low: int, high: int) -> int:
         """How many lines the gap records there stand for."""
@@ -96,7 +109,10 @@ class _Piece:
 
 
 class SegmentScan:
-    """Reads of one segment for one query. `on_damage` is told of runs that cannot be read."""
+    """Reads of one segment for one query. `on_damage` is told of runs that cannot be read.
+
+    The text of a row group that is not in `groups` holds no match; None is every group.
+    """
 
     def __init__(
         self,
@@ -106,6 +122,7 @@ class SegmentScan:
         high: int,
         density: Density,
         max_bytes: int,
+        groups: frozenset[int] | None,
         on_damage: Callable[[SegmentDamaged, list[Run]], None],
     ) -> None:
         self._file = file
@@ -114,6 +131,8 @@ class SegmentScan:
         self._high = min(high, file.segment.last_seq + 1)
         self._density = density
         self._max_bytes = max_bytes
+        self._groups = groups
+        self._tells_parts = query.regex is not None and needs_more(query.regex.pattern)
         self._on_damage = on_damage
         runs = file.footer.runs
         assert runs is not None
@@ -217,8 +236,11 @@ class SegmentScan:
 
     def _take(self, window: Window, best: _Best, group: int, runs: list[Run], low: int, high: int) -> None:
         query = self._query
-        searches = query.filters_content
         pieces = list(self._pieces(runs, low, high))
+        if self._is_excluded(group, pieces):
+            self._pass_over(window, group, runs, pieces, low, high)
+            return
+        searches = query.filters_content
         columns = {"seq"}
         if any(piece.by_owner for piece in pieces):
             columns |= {"incarnation", "attempt_uid"}
@@ -235,12 +257,7 @@ class SegmentScan:
         for piece in pieces:
             rows = batch.slice(piece.start, piece.rows)
             at = _places().slice(piece.start, piece.rows)
-            mask = None
-            if piece.by_seq:
-                mask = self._seq_mask(rows, low, high)
-            if piece.by_owner:
-                mask = _both(mask, self._owner_mask(rows))
-            passed = _both(mask, self._bounds_mask(rows)) if piece.by_bounds else mask
+            mask, passed = self._masks(piece, rows, low, high)
             looked, looked_at = (rows, at) if passed is None else (rows.filter(passed), at.filter(passed))
             window.looked.append(looked.column("seq"))
             if searches:
@@ -258,6 +275,48 @@ class SegmentScan:
                     [(batch if name in columns else rest).column(name) for name in SHOWN], names=list(SHOWN)
                 )
             best.add(batch.select(list(SHOWN)).take(places))
+
+    def _is_excluded(self, group: int, pieces: list[_Piece]) -> bool:
+        """Whether the index tells that none of these rows match, and none are gap records, or parts of a line to be told of."""
+        if self._groups is None or group in self._groups or any(piece.has_gaps for piece in pieces):
+            return False
+        return not self._tells_parts or self._file.has_none(group, "partial")
+
+    def _pass_over(
+        self, window: Window, group: int, runs: list[Run], pieces: list[_Piece], low: int, high: int
+    ) -> None:
+        """Counts rows that would have been searched, and reads no more than that takes."""
+        columns = ["seq"]
+        if any(piece.by_owner for piece in pieces):
+            columns += ["incarnation", "attempt_uid"]
+        if any(piece.by_bounds for piece in pieces):
+            columns += ["epoch_ms", "level"]
+
+        @cache
+        def batch() -> Any:
+            return self._file.read(group, columns)
+
+        def seqs(piece: _Piece) -> Any:
+            try:
+                rows = batch().slice(piece.start, piece.rows)
+            except SegmentDamaged as damage:
+                self._on_damage(damage, runs)
+                return pa.array([], pa.int64())
+            _, passed = self._masks(piece, rows, low, high)
+            return rows.column("seq") if passed is None else rows.column("seq").filter(passed)
+
+        for piece in pieces:
+            if piece.by_seq or piece.by_owner or piece.by_bounds:
+                window.looked.append(seqs(piece))
+            else:
+                window.looked.append(Unread(piece.rows, partial(seqs, piece)))
+
+    def _masks(self, piece: _Piece, rows: Any, low: int, high: int) -> tuple[Any, Any]:
+        """Which rows are wanted by seq, key and attempt, and which of them pass the bounds as well; None is all of them."""
+        mask = self._seq_mask(rows, low, high) if piece.by_seq else None
+        if piece.by_owner:
+            mask = _both(mask, self._owner_mask(rows))
+        return mask, _both(mask, self._bounds_mask(rows)) if piece.by_bounds else mask
 
     def _pieces(self, runs: list[Run], low: int, high: int) -> Iterator[_Piece]:
         """The rows of some runs of one row group; neighbours are taken together."""
