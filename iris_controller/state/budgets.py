@@ -13,6 +13,8 @@ from iris_core.model.bands import PriorityBand
 from iris_core.model.states import ACTIVE, TaskState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from iris_controller.state.records import Job, Task
     from iris_core.model.resources import Resources
 
@@ -75,17 +77,19 @@ class Tally:
         self._charged: dict[str, int] = {}
         """By job, its part of `spent`."""
 
-    def change(self, job: Job, before: Task | None, after: Task) -> None:
-        """A task of a live job is now `after`; `before` None = it was not known."""
-        was, now = before is not None and _costs(before), _costs(after)
-        if was != now:
-            value = task_value(job.spec.resources)
-            self._charge(job, value if now else -value)
-        was, now = before is not None and before.state is TaskState.RUNNING, after.state is TaskState.RUNNING
-        if before is not None and was:
-            self._run(job.job_id, before, -1)
-        if now:
-            self._run(job.job_id, after, 1)
+    def change(self, job: Job, changed: Iterable[tuple[Task | None, Task]]) -> None:
+        """Tasks of a live job, each as it was (None = not known) and as it is now."""
+        more = 0
+        for before, after in changed:
+            more += _costs(after)
+            if before is not None:
+                more -= _costs(before)
+                if before.state is TaskState.RUNNING:
+                    self._run(job.job_id, before, -1)
+            if after.state is TaskState.RUNNING:
+                self._run(job.job_id, after, 1)
+        if more:
+            self._charge(job, more * task_value(job.spec.resources))
 
     def forget(self, job: Job) -> None:
         """The job has ended or is gone, with all its tasks."""

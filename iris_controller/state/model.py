@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -153,13 +153,14 @@ class Model:
             self.next_insertion = max(self.next_insertion, job.priority_insertion + job.num_tasks)
         for task in tasks:
             self.tasks.setdefault(task.job_id, []).append(task)
-            self.tally.change(self.jobs[task.job_id], None, task)
+            self.tally.change(self.jobs[task.job_id], [(None, task)])
         for job_id, rows in self.tasks.items():
             waiting = [t.index for t in rows if t.state is TaskState.PENDING]
             if waiting:
                 self.pending[job_id] = waiting[::-1]
         for attempt in sorted(attempts, key=lambda a: (a.created_at_ms, a.uid)):
             self._put_attempt(attempt)
+        self.unplanned_workers.update(self.usage)
         for worker in workers:
             self.workers[worker.worker_id] = worker
             self.obtained.change(None, worker)
@@ -187,15 +188,16 @@ class Model:
             changes.jobs.add(job.job_id)
             if job.job_id in overlay.new_jobs and job.parent_job_id in self.jobs:
                 changes.jobs.add(job.parent_job_id)
-        for (job_id, index), task in overlay.tasks.items():
-            self._put_task(job_id, index, task)
-            changes.tasks[(job_id, index)] = task
-            changes.jobs.add(job_id)
-        changes.attempts.update(overlay.attempts)
+        self._put_tasks(overlay.tasks)
+        changes.tasks.update(overlay.tasks)
+        changes.jobs.update(job_id for job_id, _ in overlay.tasks)
         for attempt in overlay.attempts.values():
             self._put_attempt(attempt)
-            changes.workers.add(attempt.worker_id)
-            changes.dispatch.add(attempt.worker_id)
+        changes.attempts.update(overlay.attempts)
+        touched = {attempt.worker_id for attempt in overlay.attempts.values()}
+        self.unplanned_workers |= touched
+        changes.workers |= touched
+        changes.dispatch |= touched
         for worker_id, worker in overlay.workers.items():
             self.obtained.change(self.workers.get(worker_id), worker)
             if worker is None:
@@ -253,27 +255,36 @@ class Model:
         else:
             self.terminal.pop(job.job_id, None)
 
-    def _put_task(self, job_id: str, index: int, task: Task) -> None:
-        rows = self.tasks.get(job_id)
-        if rows is None:
-            return
-        old = rows[index]
-        after = task.state is TaskState.PENDING
-        self.tally.change(self.jobs[job_id], old, task)
-        rows[index] = task
-        if (old.state is TaskState.PENDING) == after:
-            return
+    def _put_tasks(self, tasks: Mapping[tuple[str, int], Task]) -> None:
+        changed: dict[str, list[tuple[Task | None, Task]]] = {}
+        for (job_id, index), task in tasks.items():
+            rows = self.tasks.get(job_id)
+            if rows is None:
+                continue
+            old = rows[index]
+            rows[index] = task
+            of_job = changed.get(job_id)
+            if of_job is None:
+                of_job = changed[job_id] = []
+            of_job.append((old, task))
+            if (old.state is TaskState.PENDING) != (task.state is TaskState.PENDING):
+                self._queue(job_id, index, task.state is TaskState.PENDING)
+        for job_id, of_job in changed.items():
+            self.tally.change(self.jobs[job_id], of_job)
+
+    def _queue(self, job_id: str, index: int, waits: bool) -> None:
+        """A task joins those that wait for a worker, or leaves them."""
         self.unplanned_jobs.add(job_id)
         waiting = self.pending.setdefault(job_id, [])
-        if len(waiting) > 1 and waiting[-1] == index and not after:
+        if len(waiting) > 1 and waiting[-1] == index and not waits:
             # Placed in the order in which they wait.
             waiting.pop()
             return
         position = bisect.bisect_left(waiting, -index, key=lambda i: -i)
         present = position < len(waiting) and waiting[position] == index
-        if after and not present:
+        if waits and not present:
             waiting.insert(position, index)
-        elif not after and present:
+        elif not waits and present:
             del waiting[position]
         if not waiting:
             del self.pending[job_id]
@@ -281,29 +292,35 @@ class Model:
             self.coming.pop(job_id, None)
 
     def _put_attempt(self, attempt: Attempt) -> None:
-        old = self.attempts.get(attempt.uid)
-        task = self.task(attempt.job_id, attempt.task_index) if attempt.state in ACTIVE else None
-        if task is not None:
-            self.occupants.put(attempt.uid, attempt.worker_id, task.band, task_value(attempt.resources))
-        elif attempt.finished_at_ms is None:
-            self.occupants.end(attempt.uid, attempt.worker_id)
-        else:
-            self.occupants.drop(attempt.uid, attempt.worker_id)
-        usage = self.usage.get(attempt.worker_id)
+        uid, worker_id = attempt.uid, attempt.worker_id
+        old = self.attempts.get(uid)
+        active = attempt.state in ACTIVE
+        task = self.task(attempt.job_id, attempt.task_index) if active else None
+        usage = self.usage.get(worker_id)
         if usage is None:
-            usage = self.usage[attempt.worker_id] = Usage()
-        self.unplanned_workers.add(attempt.worker_id)
+            usage = self.usage[worker_id] = Usage()
+        if old is not None and active and task is not None and old.state in ACTIVE:
+            # By far the most: it goes on, where it is and with what it holds.
+            self.attempts[uid] = attempt
+            usage.building += self._is_setting_up(attempt) - self._is_setting_up(old)
+            return
+        if task is not None:
+            self.occupants.put(uid, worker_id, task.band, task_value(attempt.resources))
+        elif attempt.finished_at_ms is None:
+            self.occupants.end(uid, worker_id)
+        else:
+            self.occupants.drop(uid, worker_id)
         if old is not None and old.finished_at_ms is None:
             usage.add(old.resources, -1, self._is_setting_up(old))
             self._hold(old.job_id, -1)
         if attempt.finished_at_ms is None:
             self._hold(attempt.job_id, 1)
-            self.attempts[attempt.uid] = attempt
-            self.by_worker.setdefault(attempt.worker_id, {})[attempt.uid] = None
+            self.attempts[uid] = attempt
+            self.by_worker.setdefault(worker_id, {})[uid] = None
             usage.add(attempt.resources, 1, self._is_setting_up(attempt))
         else:
-            self.attempts.pop(attempt.uid, None)
-            self.by_worker.get(attempt.worker_id, {}).pop(attempt.uid, None)
+            self.attempts.pop(uid, None)
+            self.by_worker.get(worker_id, {}).pop(uid, None)
 
     def _is_setting_up(self, attempt: Attempt) -> bool:
         """Whether the attempt takes one of its worker's building slots: only tasks with setup steps do (DESIGN §5.6)."""

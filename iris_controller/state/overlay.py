@@ -232,17 +232,18 @@ class Overlay:
 
     def put_task(self, task: Task, new: Task) -> Task:
         """Puts `new` in the place of `task`, as `set_task` does."""
-        self.tasks[(task.job_id, task.index)] = new
-        if self.endpoints or len(self.model.endpoints):
+        job_id, before, after = new.job_id, task.state, new.state
+        self.tasks[(job_id, new.index)] = new
+        if self.endpoints or self.model.endpoints.by_id:
             self._leave_endpoints(task, new)
-        delta = self.touched_jobs.get(task.job_id)
+        delta = self.touched_jobs.get(job_id)
         if delta is None:
-            delta = self.touched_jobs[task.job_id] = [0] * 15
-        if new.state is not task.state:
-            delta[task.state] -= 1
-            delta[new.state] += 1
-            if new.state is TaskState.PENDING:
-                self.requeued_jobs[task.job_id] = None
+            delta = self.touched_jobs[job_id] = [0] * 15
+        if after is not before:
+            delta[before] -= 1
+            delta[after] += 1
+            if after is TaskState.PENDING:
+                self.requeued_jobs[job_id] = None
         delta[13] += new.failure_count - task.failure_count
         delta[14] += new.preemption_count - task.preemption_count
         return new
