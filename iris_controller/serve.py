@@ -138,7 +138,7 @@ class Controller:
         self._opened.append(self.keeping.let_go)
         self.keeping.register(self.router)
         self.sessions, self.hub = services.sessions, services.hub
-        self.pipeline = services.pipeline
+        self.pipeline, self.query = services.pipeline, services.query
         self.profiles, self.asking = services.profiles, services.asking
         self.task_status = services.task_status
         self.leases, self.machine_calls = services.leases, services.autoscaler
@@ -173,6 +173,7 @@ class Controller:
         self.guard.spawn("loop", self.loop.run()).add_done_callback(self._loop_ended)
         self.guard.spawn("timers", self.timers.run())
         self.guard.spawn("leases", self.leases.run())
+        self.guard.spawn("queries", self.query.run())
         self.guard.spawn("finelog", self.finelog.run())
         if not self.options.dry_run:
             self.guard.spawn("liveness", self._liveness())

@@ -1,8 +1,8 @@
 """The SQL endpoint's child process: one query over one read-only connection, bounded in memory, time and output.
 
-Runs as a script of its own (`python -I -S query_child.py`), reads one JSON request from stdin and writes one JSON answer. Imports
-nothing of the project, holds no secret and cannot write: the connection is read-only, an authorizer allows only reading, and
-the kernel's limits end what escapes SQLite's own (targets §3d).
+Runs as a script of its own (`python -I -S query_child.py`), reads one JSON request from stdin, for which it may wait for long, and
+writes one JSON answer. Imports nothing of the project, holds no secret and cannot write: the connection is read-only, an authorizer
+allows only reading, and the kernel's limits end what escapes SQLite's own (targets §3d).
 """
 
 from __future__ import annotations
@@ -89,12 +89,17 @@ def run(request: dict[str, object]) -> dict[str, object]:
 
 
 def main() -> None:
-    request = json.loads(sys.stdin.buffer.read())
-    seconds = float(request["seconds"])
+    # Before a word is read: it may have been started long ahead.
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 2, int(seconds) + 3))
     resource.setrlimit(resource.RLIMIT_FSIZE, (SHM_BYTES, SHM_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    question = sys.stdin.buffer.read()
+    if not question:
+        # Nobody asks any more.
+        return
+    request = json.loads(question)
+    seconds = float(request["seconds"])
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 2, int(seconds) + 3))
     try:
         answer = run(request)
     except sqlite3.OperationalError as error:
