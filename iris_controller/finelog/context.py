@@ -1,7 +1,7 @@
 """What stands around a line that matches: so many lines of its key on either side, and the whole traceback it is part of.
 
-A Python traceback is one entry of a log, however many lines it has: from its header over the indented frames to the exception, and on
-through the ones it was chained to. Lines of the other streams of a task may stand in between and are not part of it. Plain functions
+A line that is stored in parts is one entry of a log, and so is a Python traceback, however many lines it has: from its header over the
+indented frames to the exception, and on through the ones it was chained to. Lines of the other streams of a task may stand in between and are not part of it. Plain functions
 over lines that somebody else has read.
 """
 
@@ -34,21 +34,28 @@ class _Stream:
     chained: bool = False
     held: list[int] = field(default_factory=list)
 
+    line: int = -1
+    """The entry of the long line that goes on here."""
+
     def end(self) -> None:
         self.entry, self.in_frames, self.chained, self.held = -1, False, False, []
 
 
-def tracebacks(lines: Sequence[logs_pb2.StoredLine]) -> list[int]:
-    """For each line the number of the traceback it is part of, -1 = none."""
+def entries_of(lines: Sequence[logs_pb2.StoredLine]) -> list[int]:
+    """For each line the number of the traceback, or of the long line, that it is part of; -1 = none."""
     found = [-1] * len(lines)
     streams: dict[tuple[str, str], _Stream] = {}
     count = 0
     for place, line in enumerate(lines):
         stream = streams.get((line.attempt_uid, line.source))
         text = line.data
-        if HEADER in text:
-            if stream is None:
-                stream = streams[line.attempt_uid, line.source] = _Stream()
+        if stream is None and (line.partial or line.part or HEADER in text):
+            stream = streams[line.attempt_uid, line.source] = _Stream()
+        if stream is not None and (line.partial or line.part):
+            if not line.part or stream.line < 0:
+                stream.line, count = count, count + 1
+            found[place] = stream.line
+        elif HEADER in text and stream is not None:
             if stream.chained:
                 for held in stream.held:
                     found[held] = stream.entry
@@ -72,7 +79,7 @@ def tracebacks(lines: Sequence[logs_pb2.StoredLine]) -> list[int]:
 
 
 def around(entries: Sequence[int], place: int, context: int) -> set[int]:
-    """The places that a hit at `place` brings, its own included. `entries` is what `tracebacks` found."""
+    """The places that a hit at `place` brings, its own included. `entries` is what `entries_of` found."""
     chosen = set(range(max(0, place - context), min(len(entries), place + context + 1)))
     if (entry := entries[place]) >= 0:
         low, high = max(0, place - LOOK_LINES), min(len(entries), place + LOOK_LINES + 1)

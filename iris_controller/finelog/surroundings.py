@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from iris_controller.finelog.context import LOOK_LINES, around, tracebacks
+from iris_controller.finelog.context import LOOK_LINES, around, entries_of
 from iris_controller.finelog.numbers import BREAKS, CONTEXT
 from iris_controller.finelog.query import Scope
 
@@ -76,7 +76,7 @@ class Surroundings:
             is_end = after.cursor >= upto
             window = [*before.entries, *after.entries]
             places = {line.seq: place for place, line in enumerate(window)}
-            entries = tracebacks(window)
+            entries = entries_of(window)
             chosen: set[int] = set()
             began = at
             while at < len(seqs):

@@ -145,7 +145,10 @@ class ViewService:
             raise invalid("count", f"a page has 1 to {PAGE_LINES:,} lines, not {request.count}")
         entry = self._entry(request.view_id)
         with entry.in_use():
-            lines = await self._page(entry, request.first, request.count or PAGE)
+            count = request.count or PAGE
+            if request.first + count > len(entry.view.numbers) and entry.view.is_complete:
+                await self._extend(entry)
+            lines = await self._page(entry, request.first, count)
             return logs_pb2.ReadLinesResponse(lines=lines, state=entry.state()).SerializeToString()
 
     async def find_next(self, raw: bytes) -> bytes:

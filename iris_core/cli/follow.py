@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from iris_core.cli.diagnostics import Diagnostics
+    from iris_core.cli.log_context import ContextReader
     from iris_core.cli.log_reader import LogReader
     from iris_core.cli.log_subject import Standing, Subject
     from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsResponse
@@ -45,7 +46,7 @@ class Follower:
         self,
         diagnostics: Diagnostics,
         subject: Subject,
-        reader: LogReader,
+        reader: LogReader | ContextReader,
         emit: Callable[[Iterable[Line]], None],
         *,
         several: bool,

@@ -152,8 +152,8 @@ def _folder() -> Path:
 def _follow(session: Session, submitted: pb.LaunchJobResponse) -> int:
     from iris_core.cli.follow import Follower
     from iris_core.cli.log_reader import LogReader
+    from iris_core.cli.log_sinks import Printer
     from iris_core.cli.log_subject import JobSubject
-    from iris_core.cli.logs import Printer
     from iris_core.model.ids import JobId
 
     job = JobId(submitted.job_id)

@@ -40,6 +40,12 @@ class Line:
     attempt: int
     number: int
     gap: int
+    goes_on: bool = False
+    """The next line of this key continues it: it was too long to be held."""
+    is_context: bool = False
+    """It does not match by itself: it stands around one that does."""
+    breaks: bool = False
+    """Lines before it are left out."""
 
     @property
     def task(self) -> str:
@@ -69,12 +75,18 @@ class Joiner:
         if entry.partial and not entry.gap and size < MAX_JOINED_BYTES:
             self._open[name] = (first, parts, size, since)
             return None
-        return _joined(first, parts)
+        whole = _joined(first, parts)
+        whole.goes_on = entry.partial and not entry.gap
+        return whole
 
     @property
     def waiting(self) -> bool:
         """Whether a line waits for its end."""
         return bool(self._open)
+
+    def last_parts(self) -> list[StoredLine]:
+        """Of each line that waits for its end, the last part."""
+        return [parts[-1] for _, parts, _, _ in self._open.values()]
 
     def overdue(self, before: float = float("inf")) -> Iterator[Line]:
         """Unfinished lines whose first part came before that time: somebody is watching a progress bar."""
@@ -159,8 +171,13 @@ def clock_text(epoch_ms: int) -> str:
 
 
 def task_line(line: Line) -> str:
-    """`[HH:MM:SS] task=<id> attempt=<n> | <text>`, harmless for a terminal; the workload's colours stay."""
-    return f"[{clock_text(line.epoch_ms)}] task={visible(line.task)} attempt={line.attempt} | {_text(line)}\n"
+    """`[HH:MM:SS] task=<id> attempt=<n> | <text>`, harmless for a terminal; the workload's colours stay.
+
+    With context, lines around a hit have `-` for `|`, and `--` stands where lines are left out.
+    """
+    mark = "-" if line.is_context else "|"
+    shown = f"[{clock_text(line.epoch_ms)}] task={visible(line.task)} attempt={line.attempt} {mark} {_text(line)}\n"
+    return f"--\n{shown}" if line.breaks else shown
 
 
 def process_line(line: Line) -> str:
@@ -195,4 +212,6 @@ def line_object(line: Line) -> dict[str, object]:
         fields["raw_base64"] = b64encode(line.raw).decode()
     if line.gap:
         fields["gap"] = line.gap
+    if line.is_context:
+        fields["context"] = True
     return fields

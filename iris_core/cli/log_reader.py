@@ -8,12 +8,14 @@ carried along. Must never print.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from iris_core.cli.log_lines import Joiner, Line, TimeOrder, ordered
+from iris_core.cli.log_parts import WholeLines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from iris_core.contracts import Client
     from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsRequest, FetchLogsResponse, StoredLine
@@ -34,9 +36,17 @@ class Account:
 
     shown: int = 0
     matched: int = 0
+    scanned: int = 0
     exact: bool = True
     cursor: int = 0
     reasons: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """How it was searched, where that is worth a word."""
+
+    def take(self, answer: FetchLogsResponse) -> None:
+        """What an answer says of the search."""
+        self.scanned += answer.scanned
+        self.notes.extend(note for note in answer.notes if note not in self.notes)
 
     def add_reason(self, reason: str) -> None:
         """Once each."""
@@ -46,12 +56,24 @@ class Account:
 
 
 class LogReader:
-    """Reads what `base` describes: its source, scope and filters. `several` = more than one key can match."""
+    """Reads what `base` describes: its source, scope and filters. `several` = more than one key can match.
 
-    def __init__(self, client: Client, base: FetchLogsRequest, *, several: bool) -> None:
+    `ask` puts each question, so that one that fails may be put again.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        base: FetchLogsRequest,
+        *,
+        several: bool,
+        ask: Callable[[Callable[[], FetchLogsResponse]], FetchLogsResponse] = lambda question: question(),
+    ) -> None:
         self._client = client
         self._base = base
         self._several = several
+        self._ask = ask
+        self._whole = WholeLines(self._call) if base.substring or base.regex else None
 
     def fetch(
         self,
@@ -63,8 +85,8 @@ class LogReader:
         wait_ms: int = 0,
         producers: Sequence[str] = (),
     ) -> FetchLogsResponse:
-        """One answer. Raises IrisError."""
-        from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsRequest, FetchLogsResponse
+        """One answer; of a line that is kept in parts all of it if one part matches. Raises IrisError."""
+        from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsRequest
 
         request = FetchLogsRequest()
         request.CopyFrom(self._base)
@@ -74,25 +96,38 @@ class LogReader:
         request.tail = tail
         request.wait_ms = wait_ms
         request.producers.extend(producers)
-        return self._client.call(FETCH, request, FetchLogsResponse, timeout_s=TIMEOUT_S)
+        answer = self._call(request)
+        if self._whole is not None and any(entry.partial or entry.part for entry in answer.entries):
+            whole = self._whole.of(answer.entries)
+            del answer.entries[:]
+            answer.entries.extend(whole)
+        return answer
+
+    def _call(self, request: FetchLogsRequest) -> FetchLogsResponse:
+        from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsResponse
+
+        return self._ask(partial(self._client.call, FETCH, request, FetchLogsResponse, timeout_s=TIMEOUT_S))
 
     def last(self, count: int) -> tuple[list[Line], Account]:
         """The last `count` lines that match, by time, and the account. Raises IrisError."""
         account = Account()
         slack = DISORDER_LINES if self._several else 0
         entries: list[StoredLine] = []
-        before = 0
+        before = read = 0
         while True:
-            wanted = count + slack - len(entries)
+            wanted = count + slack - read
             answer = self.fetch(before=before, max_lines=min(wanted, PAGE_LINES), tail=True)
+            account.take(answer)
             if not before:
                 account.cursor, account.matched = answer.cursor, answer.matched
             entries.extend(answer.entries)
+            read += answer.shown
             before = answer.from_seq
-            if not before or len(entries) >= count + slack:
+            if not before or read >= count + slack:
                 break
         if before:
             account.exact = False
+            entries = self._completed(entries)
         elif answer.capped:
             account.add_reason(answer.capped_reason)
         lines = ordered(entries)
@@ -103,6 +138,22 @@ class LogReader:
             account.reasons.insert(0, f"the last {count:,} lines were asked for")
         return kept, account
 
+    def _completed(self, entries: list[StoredLine]) -> list[StoredLine]:
+        """The entries, and what is missing of lines that the cut went through."""
+        begun: set[tuple[str, str, str]] = set()
+        found: list[StoredLine] = []
+        whole = WholeLines(self._call)
+        for entry in sorted(entries, key=lambda entry: entry.seq):
+            stream = (entry.key, entry.attempt_uid, entry.source)
+            found += whole.of([entry]) if entry.part and stream not in begun else [entry]
+            begun.add(stream)
+        return list({entry.seq: entry for entry in found}.values())
+
+    def _rest(self, parts: list[StoredLine]) -> list[StoredLine]:
+        """What follows these parts of lines, to the end of each."""
+        whole = WholeLines(self._call)
+        return [entry for part in parts for entry in whole.of([part]) if entry.seq > part.seq]
+
     def first(self, count: int, account: Account) -> Iterator[Line]:
         """The first `count` lines that match, by time, as they are read; `account` is filled while that happens.
         Raises IrisError.
@@ -111,9 +162,10 @@ class LogReader:
         read = 0
         while True:
             answer = self.fetch(cursor=account.cursor, max_lines=min(count - read, PAGE_LINES))
+            account.take(answer)
             account.cursor = answer.cursor
             account.matched = max(account.matched, read + answer.matched)
-            read += len(answer.entries)
+            read += answer.shown
             for entry in sorted(answer.entries, key=lambda entry: entry.seq):
                 line = joiner.push(entry)
                 if line is not None:
@@ -124,6 +176,11 @@ class LogReader:
             for line in order.take_until(order.latest_ms - DISORDER_MS if self._several else order.latest_ms):
                 account.shown += 1
                 yield line
+        if not is_over:
+            for entry in self._rest(joiner.last_parts()):
+                line = joiner.push(entry)
+                if line is not None:
+                    order.push(line)
         for line in joiner.overdue():
             order.push(line)
         for line in order.take_all():

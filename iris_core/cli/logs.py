@@ -6,26 +6,28 @@ left out is said on standard error, and something that has not started yet is an
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from iris_core.cli import output
+from iris_core.cli.log_sinks import Printer, Saver
+from iris_core.cli.moments import EXAMPLES, Moment
 from iris_core.cli.options import LAST_MS, MOST, Seconds, output_option
-from iris_core.contracts import IrisError, UsageFailed
+from iris_core.contracts import UsageFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from iris_core.cli.log_context import ContextReader
     from iris_core.cli.log_lines import Line
-    from iris_core.cli.log_reader import Account
+    from iris_core.cli.log_reader import Account, LogReader
     from iris_core.cli.log_subject import Standing, Subject
     from iris_core.cli.session import Session
     from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsRequest
 
 F = TypeVar("F", bound="Callable[..., Any]")
+MAX_CONTEXT: Final = 1_000
 LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
@@ -41,9 +43,16 @@ class LogOptions:
     level: str
     substring: str
     regex: str
+    context: int | None
     how: str
     save: str
+    force: bool
     all_incarnations: bool
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether lines that were written may be left out on purpose."""
+        return bool(self.since_ms or self.until_ms or self.level or self.substring or self.regex)
 
 
 def log_options(function: F) -> F:
@@ -51,6 +60,8 @@ def log_options(function: F) -> F:
     for option in reversed(
         [
             click.option("-f", "--follow", is_flag=True, help="Go on until it has ended."),
+            click.option("--since", type=Moment(), metavar="TIME", help=f"Only lines from then on: {EXAMPLES} (UTC)."),
+            click.option("--until", type=Moment(), metavar="TIME", help="Only lines before then."),
             click.option(
                 "--since-ms", type=click.IntRange(0, LAST_MS), metavar="MS", help="Only lines after this epoch time."
             ),
@@ -75,13 +86,21 @@ def log_options(function: F) -> F:
             click.option(
                 "--regex", default="", metavar="RE2", help="Only lines in which the expression is found (RE2 syntax)."
             ),
+            click.option(
+                "-C",
+                "--context",
+                type=click.IntRange(0, MAX_CONTEXT),
+                metavar="N",
+                help="Also N lines of the same attempt around each match, and all of a traceback that it is part of.",
+            ),
             output_option("text", "jsonl"),
             click.option(
                 "--save",
                 default="",
                 metavar="FILE",
-                help="Write the lines to FILE, byte for byte as they were written.",
+                help="Write to FILE, byte for byte as it was written: everything, or the N lines of --max-lines.",
             ),
+            click.option("--force", is_flag=True, help="Replace the file of --save if there is one."),
             click.option("--all-incarnations", is_flag=True, help="Earlier jobs of the same name, too."),
         ]
     ):
@@ -91,19 +110,41 @@ def log_options(function: F) -> F:
 
 def parse_options(**values: Any) -> LogOptions:
     """Checks what click cannot. Raises UsageFailed, ModelError."""
-    from iris_core.cli.reads import now_ms
     from iris_core.model.regex import compile_content_regex
 
-    since_ms, since_seconds = values.pop("since_ms"), values.pop("since_seconds")
-    if since_ms is not None and since_seconds is not None:
-        raise UsageFailed("--since-ms and --since-seconds exclude each other", hint="give one of them")
-    if since_seconds is not None:
-        since_ms = max(now_ms() - int(since_seconds * 1000), 0)
+    values["since_ms"] = _since_ms(values) or 0
+    until = values.pop("until")
+    if until is not None and values["until_ms"]:
+        raise UsageFailed("--until and --until-ms exclude each other", hint="give one of them")
+    values["until_ms"] = until if until is not None else values["until_ms"]
+    if values["until_ms"] and values["since_ms"] >= values["until_ms"]:
+        raise UsageFailed("no time lies between --since and --until", hint="--since is the earlier one")
     if values["regex"]:
         compile_content_regex(values["regex"], field="--regex")
     if values["save"] and values["follow"]:
         raise UsageFailed("--save and --follow exclude each other", hint="save when it has ended, or redirect -o jsonl")
-    return LogOptions(since_ms=since_ms or 0, **{**values, "level": values["level"] or ""})
+    if values["force"] and not values["save"]:
+        raise UsageFailed("--force belongs to --save", hint="add --save FILE")
+    return LogOptions(**{**values, "level": values["level"] or ""})
+
+
+def _since_ms(values: dict[str, Any]) -> int | None:
+    """What `--since`, `--since-ms` or `--since-seconds` said, as the time that lines must be later than."""
+    from iris_core.cli.reads import now_ms
+
+    since, since_ms, since_seconds = values.pop("since"), values.pop("since_ms"), values.pop("since_seconds")
+    given = [
+        name
+        for name, value in (("--since", since), ("--since-ms", since_ms), ("--since-seconds", since_seconds))
+        if value is not None
+    ]
+    if len(given) > 1:
+        raise UsageFailed(f"{' and '.join(given)} exclude each other", hint="give one of them")
+    if since_seconds is not None:
+        return max(now_ms() - int(since_seconds * 1000), 0)
+    if since is not None:
+        return max(int(since) - 1, 0)
+    return cast("int | None", since_ms)
 
 
 @click.command("logs", short_help="Print what the tasks of a job wrote.")
@@ -121,12 +162,14 @@ def job_logs(session: Session, /, job_id: str, no_children: bool, **values: Any)
 @click.command("logs", short_help="Print what a task wrote, over all its attempts.")
 @click.argument("task_id", metavar="TASK")
 @log_options
+@click.option("--attempt", type=click.IntRange(0, MOST), metavar="N", help="Only what attempt N wrote.")
 @click.pass_obj
-def task_logs(session: Session, /, task_id: str, **values: Any) -> None:
+def task_logs(session: Session, /, task_id: str, attempt: int | None, **values: Any) -> None:
     """Print what a task wrote, over all its attempts."""
-    from iris_core.model.ids import TaskId
+    from iris_core.model.ids import AttemptId, TaskId
 
-    show(session, TaskId.parse(task_id), parse_options(**values))
+    task = TaskId.parse(task_id)
+    show(session, task if attempt is None else AttemptId.parse(f"{task}:{attempt}"), parse_options(**values))
 
 
 @click.command("logs", short_help="Print what one attempt wrote.")
@@ -142,33 +185,86 @@ def attempt_logs(session: Session, /, attempt_id: str, **values: Any) -> None:
 
 def show(session: Session, target: Any, options: LogOptions, *, children: bool = True) -> None:
     """Prints, saves or follows the log of a job, task or attempt. Raises IrisError."""
-    from iris_core.cli.log_reader import DEFAULT_LINES, Account, LogReader
+    from iris_core.cli.log_reader import Account
     from iris_core.cli.log_subject import subject_of
+    from iris_core.cli.pipeline import say_how_it_is, say_nothing
 
     subject = subject_of(session.client, target, children=children)
     standing = subject.standing()
     request = filtered(subject.request(0 if options.all_incarnations else standing.incarnation), options)
-    reader = LogReader(session.client, request, several=standing.several)
-    count = options.max_lines or DEFAULT_LINES
     account = Account()
-    sink = Saver(options.save) if options.save else Printer(options.how)
+    sink = (
+        Saver(options.save, force=options.force, progress=session.diagnostics.progress)
+        if options.save
+        else Printer(options.how)
+    )
+    reader = _reader(session, request, options, several=standing.several)
     try:
-        if options.tail:
-            lines, account = reader.last(count)
-            sink.emit(lines)
-        else:
-            sink.emit(reader.first(count, account))
+        account = _read(reader, sink, options)
     finally:
         sink.close()
+        if not options.follow:
+            _let_go(reader)
     if isinstance(sink, Saver):
-        session.diagnostics.note(
-            f"saved {account.shown} line{'s' * (account.shown != 1)} ({sink.bytes_written} bytes) to {options.save}"
-        )
+        _say_saved(session, sink, options)
     say_left_out(session, options, account)
     if options.follow:
-        _follow(session, subject, reader, sink, standing, account)
+        try:
+            _follow(session, subject, reader, sink, standing, account)
+        finally:
+            _let_go(reader)
     elif not account.shown:
-        say_nothing(session, subject, standing)
+        say_nothing(session, subject, standing, is_filtered=options.is_filtered)
+    elif not standing.ended:
+        say_how_it_is(session, subject)
+
+
+def _reader(
+    session: Session, request: FetchLogsRequest, options: LogOptions, *, several: bool
+) -> LogReader | ContextReader:
+    from iris_core.cli.log_context import ContextReader
+    from iris_core.cli.log_reader import DEFAULT_LINES, LogReader
+    from iris_core.cli.reads import Patience
+
+    if options.context is not None:
+        hits = options.max_lines or (0 if options.save else DEFAULT_LINES)
+        return ContextReader(session.client, request, context=options.context, hits=hits, tail=options.tail)
+    if not options.save:
+        return LogReader(session.client, request, several=several)
+    # A long read goes on where it was when the connection breaks.
+    patience = Patience(session.diagnostics, "what is saved so far is kept")
+    return LogReader(session.client, request, several=several, ask=patience.ask)
+
+
+def _read(reader: LogReader | ContextReader, sink: Printer | Saver, options: LogOptions) -> Account:
+    from iris_core.cli.log_context import ContextReader
+    from iris_core.cli.log_reader import DEFAULT_LINES, Account
+
+    account = Account()
+    if isinstance(reader, ContextReader):
+        sink.emit(reader.lines(account))
+    elif options.save and not options.max_lines:
+        sink.emit(reader.first(MOST, account))
+    elif options.tail:
+        lines, account = reader.last(options.max_lines or DEFAULT_LINES)
+        sink.emit(lines)
+    else:
+        sink.emit(reader.first(options.max_lines or DEFAULT_LINES, account))
+    return account
+
+
+def _let_go(reader: LogReader | ContextReader) -> None:
+    from iris_core.cli.log_context import ContextReader
+
+    if isinstance(reader, ContextReader):
+        reader.close()
+
+
+def _say_saved(session: Session, sink: Saver, options: LogOptions) -> None:
+    lost = f", {sink.lost_lines:,} lines are lost and marked there" if sink.lost_lines else ""
+    session.diagnostics.note(
+        f"saved {sink.lines} line{'s' * (sink.lines != 1)} ({sink.bytes_written} bytes) to {options.save}{lost}"
+    )
 
 
 def filtered(request: FetchLogsRequest, options: LogOptions) -> FetchLogsRequest:
@@ -185,7 +281,9 @@ def filtered(request: FetchLogsRequest, options: LogOptions) -> FetchLogsRequest
 
 
 def say_left_out(session: Session, options: LogOptions, account: Account) -> None:
-    """Tells on standard error that lines are missing, how many, and how to get them."""
+    """Tells on standard error that lines are missing, how many, and how to get them; and how it was searched, if it matters."""
+    for note in account.notes:
+        session.diagnostics.note(note)
     if not account.reasons:
         return
     more = account.matched > account.shown
@@ -195,22 +293,26 @@ def say_left_out(session: Session, options: LogOptions, account: Account) -> Non
         if more
         else f"{account.shown:,} lines are shown, more match"
     )
+    searched = f"; {account.scanned:,} lines were searched" if options.is_filtered else ""
     hint = "; --max-lines N shows more" + (", --no-tail the first ones" if options.tail else "")
-    session.diagnostics.note(f"{counted} ({'; '.join(account.reasons)}){hint}")
+    session.diagnostics.note(f"{counted} ({'; '.join(account.reasons)}{searched}){hint}")
 
 
-def say_nothing(session: Session, subject: Subject, standing: Standing) -> None:
-    """Tells on standard error why there is no line, so that an empty answer is never taken for a fault."""
-    why = f": {standing.reason}" if standing.reason else ""
-    session.diagnostics.note(
-        f"{subject.id} is {standing.label}{why}; no line matches{'' if standing.ended else ' so far'}"
-    )
-
-
-def _follow(session: Session, subject: Subject, reader: Any, sink: Any, standing: Standing, account: Account) -> None:
+def _follow(
+    session: Session,
+    subject: Subject,
+    reader: LogReader | ContextReader,
+    sink: Printer | Saver,
+    standing: Standing,
+    account: Account,
+) -> None:
     from iris_core.cli.follow import Follower
+    from iris_core.cli.log_context import ContextReader
 
-    follower = Follower(session.diagnostics, subject, reader, sink.emit, several=standing.several)
+    def emit(lines: Iterable[Line]) -> None:
+        sink.emit(map(reader.marked, lines) if isinstance(reader, ContextReader) else lines)
+
+    follower = Follower(session.diagnostics, subject, reader, emit, several=standing.several)
     try:
         follower.run(account.cursor)
     except KeyboardInterrupt:
@@ -226,62 +328,3 @@ def subject_word(target: str) -> str:
         return "attempt"
     last = target.rpartition("/")[2]
     return "task" if last.isdigit() and target.count("/") > 2 else "job"
-
-
-class Printer:
-    """Lines to standard output, as text or JSON lines; each batch goes out at once."""
-
-    def __init__(self, how: str) -> None:
-        from iris_core.cli.log_lines import line_object, task_line
-
-        self._format: Callable[[Line], str] = (
-            (lambda line: output.as_json_line(line_object(line)) + "\n") if how == "jsonl" else task_line
-        )
-
-    def emit(self, lines: Iterable[Line]) -> None:
-        """Writes them. Raises PipeClosed, IrisError."""
-        for line in lines:
-            output.write(self._format(line))
-        output.flush()
-
-    def close(self) -> None:
-        """Nothing to do."""
-
-
-class Saver:
-    """Lines to a file, byte for byte, which appears whole. What is lost is marked by a line in brackets."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        # A device or a pipe is written to as it is.
-        self._scratch = path if os.path.exists(path) and not os.path.isfile(path) else f"{path}.part-{os.getpid()}"
-        self.bytes_written = 0
-        self._done = False
-        try:
-            # The user's own mask decides who may read it: it is their file.
-            self._file = open(self._scratch, "wb" if self._scratch == path else "xb")  # noqa: SIM115
-        except OSError as error:
-            raise IrisError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
-
-    def emit(self, lines: Iterable[Line]) -> None:
-        """Writes them. Raises IrisError."""
-        try:
-            for line in lines:
-                data = line.bytes if not line.gap else f"[{line.gap} lines lost: {line.data}]".encode()
-                self._file.write(data + b"\n")
-                self.bytes_written += len(data) + 1
-            self._file.flush()
-            if self._scratch != self._path:
-                os.replace(self._scratch, self._path)
-            self._done = True
-        except OSError as error:
-            raise IrisError(f"cannot write {self._path}: {(error.strerror or str(error)).lower()}") from None
-
-    def close(self) -> None:
-        """Closes the file; one that is not whole is removed."""
-        self._file.close()
-        if not self._done:
-            try:
-                os.unlink(self._scratch)
-            except OSError:
-                pass

@@ -21,6 +21,8 @@ from iris_core.wire.gen.iris.v1 import common_pb2 as common
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 from iris_core.wire.gen.iris.v1 import explain_pb2
 from iris_core.wire.gen.iris.v1 import logs_pb2 as logs
+from iris_core.wire.gen.iris.v1 import pipeline_pb2 as pipeline
+from providers.fake.log_views import FakeViews
 
 
 @dataclass(slots=True)
@@ -66,6 +68,8 @@ class FakeClient:
         """By the id of a job or task."""
         self.history: list[pb.JobStatus] = []
         self.lines: list[logs.StoredLine] = []
+        self.pipeline = pipeline.GetPipelineHealthResponse(store=pipeline.StoreHealth(state="serving"))
+        """What GetPipelineHealth answers."""
         self.calls: list[Call] = []
         self.page_rows = 2000
         self.closed = False
@@ -81,6 +85,7 @@ class FakeClient:
         self._open.set()
         self._written = asyncio.Event()
         self._answers: dict[str, Any] = {}
+        self.views = FakeViews(self.lines, _matches)
 
     # --- the script --------------------------------------------------------------------------------------------------
 
@@ -206,6 +211,12 @@ class FakeClient:
         await self._open.wait()
         if self._failure is not None:
             raise self._failure
+        if method == "LogService/ExportLogs":
+            yield cast("R", self.views.export(request))
+            return
+        if method == "LogService/Tail":
+            async for answer in self._tail(request):
+                yield cast("R", answer)
         stream = _Stream(list(request.selectors))
         self._streams.add(stream)
         try:
@@ -400,22 +411,38 @@ class FakeClient:
             if self._failure is not None:
                 raise self._failure
 
+    async def _tail(self, request: logs.TailRequest) -> AsyncIterator[logs.TailResponse]:
+        """For ever: the lines from `first` on, and what is written later."""
+        at = request.first
+        while True:
+            written = self._written
+            page = self.views.read(logs.ReadLinesRequest(view_id=request.view_id, first=max(at, 0), count=1_000_000))
+            fresh = page.lines if at >= 0 else []
+            at = page.state.lines
+            yield logs.TailResponse(lines=fresh, state=page.state)
+            await written.wait()
+            await self._open.wait()
+            if self._failure is not None:
+                raise self._failure
+
+    def _open_log_view(self, request: logs.OpenLogViewRequest) -> logs.OpenLogViewResponse:
+        return self.views.open(request)
+
+    def _read_lines(self, request: logs.ReadLinesRequest) -> logs.ReadLinesResponse:
+        return self.views.read(request)
+
+    def _find_next(self, request: logs.FindNextRequest) -> logs.FindNextResponse:
+        return self.views.find(request)
+
+    def _close_log_view(self, request: logs.CloseLogViewRequest) -> logs.CloseLogViewResponse:
+        return self.views.close(request)
+
+    def _get_pipeline_health(self, request: pipeline.GetPipelineHealthRequest) -> pipeline.GetPipelineHealthResponse:
+        return self.pipeline
+
     def _read(self, request: logs.FetchLogsRequest) -> logs.FetchLogsResponse:
-        pattern = compile_content_regex(request.regex) if request.regex else None
         last = len(self.lines)
-        found = [
-            line
-            for line in self.lines
-            if (
-                line.key == request.source
-                if request.match_scope == common.MATCH_SCOPE_EXACT
-                else line.key.startswith(request.source)
-            )
-            and line.seq > request.cursor
-            and (not request.before or line.seq < request.before)
-            and (not request.min_level or not line.level or line.level >= request.min_level)
-            and (pattern is None or pattern.search(line.data))
-        ]
+        found = [line for line in self.lines if _matches(request, line)]
         most = request.max_lines or 1000
         shown = found[-most:] if request.tail else found[:most]
         capped = len(shown) < len(found)
@@ -424,6 +451,22 @@ class FakeClient:
             entries=shown, cursor=cursor, shown=len(shown), matched=len(found), scanned=last, capped=capped,
             last_seq=last, from_seq=shown[0].seq if capped and request.tail else 0,
         )  # fmt: skip
+
+
+def _matches(request: logs.FetchLogsRequest, line: logs.StoredLine) -> bool:
+    is_there = (
+        line.key == request.source
+        if request.match_scope == common.MATCH_SCOPE_EXACT
+        else line.key.startswith(request.source)
+    )
+    return (
+        is_there
+        and line.seq > request.cursor
+        and (not request.before or line.seq < request.before)
+        and (not request.min_level or not line.level or line.level >= request.min_level)
+        and request.substring in line.data
+        and (not request.regex or compile_content_regex(request.regex).search(line.data))
+    )
 
 
 def _snake(name: str) -> str:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from iris_controller.finelog import query as queries
 from iris_controller.finelog import views
-from iris_controller.finelog.context import around, tracebacks
+from iris_controller.finelog.context import around, entries_of
 from iris_controller.finelog.export import Exporter
 from iris_controller.finelog.finding import Find
 from iris_controller.finelog.numbers import BREAKS, CONTEXT, Numbers
@@ -204,10 +204,10 @@ FAULT = [
 
 def test_a_traceback_is_one_entry_with_what_it_was_chained_to(store: Store) -> None:
     put(store, batch(FAULT))
-    assert tracebacks(lines := [line.line for line in lines_of(view_of(store, "/u/j/0:0"))]) == [
+    assert entries_of(lines := [line.line for line in lines_of(view_of(store, "/u/j/0:0"))]) == [
         -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, -1,
     ]  # fmt: skip
-    assert around(tracebacks(lines), 3, 0) == set(range(1, 12))
+    assert around(entries_of(lines), 3, 0) == set(range(1, 12))
     assert texts(view_of(store, "/u/j/0:0", regex="^ValueError", context=0)) == FAULT[1:12]
     assert texts(view_of(store, "/u/j/0:0", regex="^ValueError", context=1)) == FAULT[1:13]
     assert texts(view_of(store, "/u/j/0:0", regex="^ValueError")) == ["ValueError: bad"]

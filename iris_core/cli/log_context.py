@@ -1,0 +1,149 @@
+"""Reading a log with what stands around each hit, from a view of the log store.
+
+The view finds hits and their surroundings once and numbers the lines; here they are read page by page, and asked for again while a
+log is followed. A view that the store forgot is opened anew behind what was read. Must never print.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from iris_core.cli.log_lines import Joiner
+from iris_core.client.logs import Logs
+from iris_core.contracts import RpcFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from iris_core.cli.log_lines import Line
+    from iris_core.cli.log_reader import Account
+    from iris_core.contracts import Client
+    from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsRequest, FetchLogsResponse, LogViewState, ReadLinesResponse
+
+PAGE_LINES: Final = 2_000
+POLL_S: Final = 0.1
+
+
+class ContextReader:
+    """Reads what `base` describes with `context` lines around each hit, `hits` of them at most (0 = as many as a view holds)."""
+
+    def __init__(
+        self,
+        client: Client,
+        base: FetchLogsRequest,
+        *,
+        context: int,
+        hits: int,
+        tail: bool,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsRequest
+
+        self._logs = Logs(client)
+        self._base = FetchLogsRequest()
+        self._base.CopyFrom(base)
+        self._base.max_lines, self._base.tail = hits, tail
+        self._context = context
+        self._sleep = sleep
+        self._view_id = ""
+        self._at = 0
+        self._scanned_to = 0
+        self._last_of: dict[str, int] = {}
+        self.marks: dict[int, tuple[bool, bool]] = {}
+        """By seq, of lines that were read and not shown yet: whether each is context, and whether lines before it are left out."""
+
+    def lines(self, account: Account) -> Iterator[Line]:
+        """All that is stored now; `account` is filled. Raises IrisError."""
+        joiner = Joiner()
+        while True:
+            answer = self._page()
+            for entry in answer.lines:
+                line = joiner.push(entry.line)
+                if line is not None:
+                    yield self.marked(line)
+            if self._at >= answer.state.lines:
+                if answer.state.complete:
+                    break
+                self._sleep(POLL_S)
+        for line in joiner.overdue():
+            yield self.marked(line)
+        self._account(account, answer.state)
+
+    def fetch(
+        self,
+        *,
+        cursor: int = 0,
+        max_lines: int = PAGE_LINES,
+        wait_ms: int = 0,
+        producers: Sequence[str] = (),
+    ) -> FetchLogsResponse:
+        """What is new, as FetchLogs would answer, for whoever follows. Raises IrisError."""
+        from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsRequest, FetchLogsResponse
+
+        # The wait and the marks are those of the plain log; the lines come from the view.
+        request = FetchLogsRequest()
+        request.CopyFrom(self._base)
+        request.cursor, request.max_lines, request.tail, request.wait_ms = cursor, 1, False, wait_ms
+        request.producers.extend(producers)
+        probe = self._logs.fetch(request)
+        answer = self._page(max_lines)
+        return FetchLogsResponse(
+            entries=[line.line for line in answer.lines],
+            cursor=answer.state.scanned_to,
+            last_seq=probe.last_seq,
+            marks=probe.marks,
+            shown=len(answer.lines),
+        )
+
+    def marked(self, line: Line) -> Line:
+        """The line, with what is known of its place."""
+        line.is_context, line.breaks = self.marks.pop(line.seq, (False, False))
+        return line
+
+    def _page(self, count: int = PAGE_LINES) -> ReadLinesResponse:
+        for _ in range(3):
+            if not self._view_id:
+                self._open()
+            try:
+                answer = self._logs.read_lines(self._view_id, self._at, count)
+                break
+            except RpcFailed as error:
+                if error.code != "view_gone":
+                    raise
+                gone = error
+                self._view_id = ""
+        else:
+            raise gone
+        self._at += len(answer.lines)
+        self._scanned_to = max(self._scanned_to, answer.state.scanned_to)
+        fresh = [line for line in answer.lines if not line.gone and line.line.seq > self._last_of.get(line.line.key, 0)]
+        for line in fresh:
+            self._last_of[line.line.key] = line.line.seq
+            if line.is_context or line.breaks:
+                self.marks[line.line.seq] = (line.is_context, line.breaks)
+        if len(fresh) < len(answer.lines):
+            del answer.lines[:]
+            answer.lines.extend(fresh)
+        return answer
+
+    def _open(self) -> None:
+        if self._scanned_to:
+            # A view that was lost: what was searched is not searched again.
+            self._base.cursor, self._base.tail = self._scanned_to, False
+        self._view_id = self._logs.open_view(self._base, context=self._context).view_id
+        self._at = 0
+
+    def close(self) -> None:
+        """The store need not keep the view. Raises nothing."""
+        if self._view_id:
+            self._logs.close_view(self._view_id)
+            self._view_id = ""
+
+    def _account(self, account: Account, state: LogViewState) -> None:
+        account.shown = account.matched = state.hits
+        account.scanned, account.cursor = state.scanned, state.scanned_to
+        account.notes.extend(state.notes)
+        if state.capped:
+            account.exact = False
+            account.add_reason(state.capped_reason)

@@ -1,0 +1,66 @@
+"""Why there are no lines, or not the latest: the likely cause, told wherever logs are shown (cli-auth-logs §7).
+
+"Nothing printed" and "nothing arrived" look the same to a reader, and only the pipeline's own account tells them apart. It is asked
+once, and a controller that cannot say costs nothing. Must never turn a log command into a failure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from iris_core.contracts import IrisError
+
+if TYPE_CHECKING:
+    from iris_core.cli.log_subject import Standing, Subject
+    from iris_core.cli.session import Session
+    from iris_core.wire.gen.iris.v1.pipeline_pb2 import GetPipelineHealthResponse
+
+
+def ask(session: Session, target: str) -> GetPipelineHealthResponse | None:
+    """How the way of the lines of `target` is; None: this controller does not say."""
+    from iris_core.client.logs import Logs
+
+    try:
+        return Logs(session.client).health(target)
+    except IrisError as error:
+        session.diagnostics.debug(f"how the log pipeline is: {error.message}")
+        return None
+
+
+def say_nothing(session: Session, subject: Subject, standing: Standing, *, is_filtered: bool) -> None:
+    """Tells on standard error why there is no line, so that an empty answer is never taken for a fault."""
+    why = f": {standing.reason}" if standing.reason else ""
+    if is_filtered or standing.ended or not standing.started:
+        so_far = "" if standing.ended else " so far"
+        session.diagnostics.note(f"{subject.id} is {standing.label}{why}; no line matches{so_far}")
+        if not standing.ended:
+            say_how_it_is(session, subject)
+        return
+    session.diagnostics.note(
+        f"{subject.id} is {standing.label}{why}; no logs yet: {likely_cause(session, subject, standing)}"
+    )
+
+
+def likely_cause(session: Session, subject: Subject, standing: Standing) -> str:
+    """Why something that runs has no line yet."""
+    found = ask(session, subject.id)
+    if found is not None and found.problems:
+        return "; ".join(found.problems)
+    if standing.label in ("building", "assigned"):
+        return "its setup has not printed anything so far"
+    if found is None:
+        return "it has not printed anything, or its lines are on the way"
+    waiting = [worker for worker in found.workers if worker.shipper.lag_ms]
+    if waiting:
+        longest = max(worker.shipper.lag_ms for worker in waiting)
+        return f"its lines are on the way, for {longest / 1000:.1f} s"
+    if not found.workers:
+        return "no worker runs a task of it at the moment"
+    return "nothing printed yet; its workers have delivered all that there was"
+
+
+def say_how_it_is(session: Session, subject: Subject) -> None:
+    """Tells on standard error if lines of something that goes on are late or lost."""
+    found = ask(session, subject.id)
+    for problem in found.problems if found is not None else ():
+        session.diagnostics.warn(problem)

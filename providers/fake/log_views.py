@@ -1,0 +1,126 @@
+"""Log views of the cluster that exists only in memory: the lines of `FakeClient`, numbered under one filter.
+
+Lines stand in the order in which they were scripted. Nothing expires; `forget` takes a view away as a restarted store does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from iris_core.contracts import RpcFailed
+from iris_core.model.regex import compile_content_regex
+from iris_core.wire.gen.iris.v1 import logs_pb2 as logs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Matches = Callable[[logs.FetchLogsRequest, logs.StoredLine], bool]
+
+
+@dataclass(slots=True)
+class _View:
+    request: logs.OpenLogViewRequest
+    lines: list[logs.ViewLine] = field(default_factory=list)
+    searched: int = 0
+    hits: int = 0
+
+
+class FakeViews:
+    """`lines` is everything that was written, `matches` the filter of FetchLogs."""
+
+    def __init__(self, lines: Sequence[logs.StoredLine], matches: Matches) -> None:
+        self._lines = lines
+        self._matches = matches
+        self._views: dict[str, _View] = {}
+        self._opened = 0
+
+    def forget(self) -> None:
+        """The store was restarted."""
+        self._views.clear()
+
+    def open(self, request: logs.OpenLogViewRequest) -> logs.OpenLogViewResponse:
+        """`OpenLogView`."""
+        self._opened += 1
+        view_id = f"view-{self._opened}"
+        view = self._views[view_id] = _View(request)
+        self._extend(view)
+        most = request.query.max_lines
+        if most and request.query.tail and view.hits > most and not request.HasField("context"):
+            del view.lines[:-most]
+            for number, line in enumerate(view.lines):
+                line.number = number
+        return logs.OpenLogViewResponse(view_id=view_id, state=self._state(view))
+
+    def read(self, request: logs.ReadLinesRequest) -> logs.ReadLinesResponse:
+        """`ReadLines`."""
+        view = self._view(request.view_id)
+        self._extend(view)
+        count = request.count or 256
+        return logs.ReadLinesResponse(lines=view.lines[request.first : request.first + count], state=self._state(view))
+
+    def find(self, request: logs.FindNextRequest) -> logs.FindNextResponse:
+        """`FindNext`."""
+        view = self._view(request.view_id)
+        regex = compile_content_regex(request.regex) if request.regex else None
+        hits = [
+            line.number
+            for line in view.lines
+            if request.substring in line.line.data and (regex is None or regex.search(line.line.data))
+        ]
+        ahead = [
+            number
+            for number in hits
+            if (number <= request.from_line if request.backward else number >= request.from_line)
+        ]
+        if not ahead:
+            return logs.FindNextResponse(total=len(hits), complete=True, state=self._state(view))
+        number = ahead[-1] if request.backward else ahead[0]
+        return logs.FindNextResponse(
+            found=True, number=number, ordinal=hits.index(number) + 1, total=len(hits), complete=True,
+            state=self._state(view),
+        )  # fmt: skip
+
+    def export(self, request: logs.ExportLogsRequest) -> logs.ExportLogsResponse:
+        """`ExportLogs`, all in one answer."""
+        view = self._view(request.view_id)
+        lines = [line.line for line in view.lines[request.first :]]
+        data = b"".join((line.raw or line.data.encode()) + b"\n" for line in lines)
+        return logs.ExportLogsResponse(
+            data=data, next_line=len(view.lines), lines=len(lines), done=True, state=self._state(view)
+        )
+
+    def close(self, request: logs.CloseLogViewRequest) -> logs.CloseLogViewResponse:
+        """`CloseLogView`."""
+        self._views.pop(request.view_id, None)
+        return logs.CloseLogViewResponse()
+
+    def _view(self, view_id: str) -> _View:
+        if view_id not in self._views:
+            raise RpcFailed("NOT_FOUND", "there is no such log view", code="view_gone", hint="open it again")
+        return self._views[view_id]
+
+    def _extend(self, view: _View) -> None:
+        query, context = view.request.query, view.request.context
+        hits = [place for place, line in enumerate(self._lines) if self._matches(query, line)]
+        shown = {
+            place
+            for hit in hits
+            for place in range(hit - context, hit + context + 1)
+            if 0 <= place < len(self._lines) and self._lines[place].key == self._lines[hit].key
+        }
+        known = {line.line.seq for line in view.lines}
+        for place in sorted(shown):
+            line = self._lines[place]
+            if line.seq not in known:
+                breaks = bool(view.lines) and place - 1 not in shown
+                view.lines.append(
+                    logs.ViewLine(number=len(view.lines), line=line, is_context=place not in hits, breaks=breaks)
+                )
+        view.hits, view.searched = len(hits), len(self._lines)
+
+    def _state(self, view: _View) -> logs.LogViewState:
+        return logs.LogViewState(
+            lines=len(view.lines), hits=view.hits, scanned=view.searched, scanned_to=view.searched,
+            last_seq=len(self._lines), complete=True,
+        )  # fmt: skip
