@@ -49,7 +49,7 @@ def convert(
     rows, seqs = 0, 0
     try:
         began = time.monotonic()
-        for table in _tables(file, opened, marker, on_loss):
+        for table in tables_of(file, opened, marker, on_loss):
             writer.write(table)
             rows += table.num_rows
             seqs += pc.sum(table.column("seq")).as_py()
@@ -66,7 +66,8 @@ def convert(
     return segment
 
 
-def _tables(file: WalFile, opened: OpenFile, marker: bytes, on_loss: Callable[[str, Loss], None]) -> Iterator[Any]:
+def tables_of(file: WalFile, opened: OpenFile, marker: bytes, on_loss: Callable[[str, Loss], None]) -> Iterator[Any]:
+    """The lines of a file, finished or not, as `pyarrow.Table`s, key by key; `on_loss` is told of those that cannot be read."""
     index = opened.index
     rows = Rows()
 

@@ -89,6 +89,12 @@ class Table:
         """The column that segments are sorted by, before `seq`."""
         return self.key_column or TIMESTAMP
 
+    @property
+    def time_column(self) -> str:
+        """The column that says how old a row is: the first TIMESTAMP_MS, or `timestamp_ms`; `""` if there is none."""
+        times = [column.name for column in self.columns if column.type is ColumnType.TIMESTAMP_MS]
+        return times[0] if times else TIMESTAMP if self.column(TIMESTAMP) is not None else ""
+
     def column(self, name: str) -> Column | None:
         """The column of that name."""
         return next((column for column in self.columns if column.name == name), None)

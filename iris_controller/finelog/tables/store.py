@@ -1,0 +1,447 @@
+"""The store of registered tables: write-ahead files that all tables share, segments that a catalog names, and who got how far.
+
+`commit` gives seqs, writes, syncs, and only then lets readers see the rows and producers' marks move, as the log's store does. One
+thread commits; any thread reads, from snapshots. A file that is full or old is closed; the keeper turns it into segments. Must never
+start empty where files are, nor let a row be seen twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from threading import Lock, RLock
+from typing import TYPE_CHECKING
+
+from iris_controller.finelog import opening
+from iris_controller.finelog.records import pack
+from iris_controller.finelog.tables import books as ledgers
+from iris_controller.finelog.tables import registry, rowfiles
+from iris_controller.finelog.tables.admission import Rows, admit, no_table
+from iris_controller.finelog.tables.books import Book, Books
+from iris_controller.finelog.tables.registry import Registered
+from iris_controller.finelog.tables.rowfiles import Extent, RowFile
+from iris_controller.finelog.wal import AppendFile, Loss, Sync, file_name
+from iris_controller.rpc.errors import exhausted, invalid
+from iris_core.model.errors import ModelError
+from iris_core.model.namespaces import NAMESPACES
+from iris_core.model.tables import StoragePolicy, Table, check_table, grown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from iris_controller.finelog.catalog import Catalog, Segment, Snapshot
+    from iris_core.wire.gen.iris.v1 import stats_pb2
+
+log = logging.getLogger("iris.finelog")
+
+FILE_LIMIT = 16 << 20
+"""Bytes after which a write-ahead file is closed."""
+FILE_SECONDS = 600.0
+"""Age of its first row after which it is."""
+
+
+@dataclass(slots=True)
+class TableView:
+    """The rows of one table at one moment: whole segments, and batches that are in none yet."""
+
+    table: Table
+    segments: tuple[Segment, ...]
+    paths: list[Path]
+    tail: list[tuple[RowFile, Extent]]
+
+
+@dataclass(slots=True)
+class View:
+    """Some tables at one moment. Release it: the segments' files stay until then."""
+
+    tables: dict[str, TableView]
+    _held: Snapshot = field(repr=False)
+
+    def __enter__(self) -> View:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.release()
+
+
+class TableStore:
+    """See the module. Opening raises StoreUnusable, OSError."""
+
+    def __init__(
+        self,
+        folder: Path,
+        catalog: Catalog,
+        *,
+        namespaces: Iterable[Table] = NAMESPACES,
+        file_limit: int = FILE_LIMIT,
+        sync: Sync = os.fdatasync,
+    ) -> None:
+        self.folder = folder
+        self.catalog = catalog
+        self._file_limit = file_limit
+        self._sync = sync
+        self._lock = Lock()
+        self._changing = RLock()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._marker = opening.identity(folder)
+        self._registered = self._load_registry()
+        self.books = self._load_books()
+        self._files: tuple[RowFile, ...] = ()
+        self._append: AppendFile | None = None
+        self._started_at = 0.0
+        self._load_files()
+        self._register_own(namespaces)
+
+    # Tables ------------------------------------------------------------------------------------------------------
+
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        """The tables that are registered, by name."""
+        return {name: one.table for name, one in self._registered.items()}
+
+    def registered(self, name: str) -> Registered | None:
+        """A table and since which seq it counts."""
+        return self._registered.get(name)
+
+    def register(self, table: Table) -> tuple[Table, bool, tuple[str, ...]]:
+        """Makes the table, or grows it: what it is now, whether it is new, and the columns that were added.
+
+        Durable when it returns. Raises RpcError, OSError.
+        """
+        with self._changing:
+            known = self._registered.get(table.name)
+            try:
+                check_table(table)
+                now = table if known is None else grown(known.table, table)
+                check_table(now)
+            except ModelError as error:
+                raise invalid(f"schema.{error.field}", error.message, code="schema", hint=error.hint) from None
+            if known is None and len(self._registered) >= registry.MAX_TABLES:
+                raise exhausted(
+                    f"there are {registry.MAX_TABLES} tables, the most that are kept", code="too_many_tables"
+                )
+            if known is None or now != known.table:
+                since = self._first_seq_of(table.name) if known is None else known.since_seq
+                self._save_registry({**self._registered, table.name: Registered(now, since)})
+            added = () if known is None else now.columns[len(known.table.columns) :]
+            return now, known is None, tuple(column.name for column in added)
+
+    def drop(self, name: str) -> tuple[int, int]:
+        """Removes a table: how many rows and bytes went with it. Raises RpcError NOT_FOUND, OSError."""
+        with self._changing:
+            status = self.status(name)
+            self._save_registry({known: one for known, one in self._registered.items() if known != name})
+            with self._lock:
+                self.books.tables.pop(name, None)
+            self.catalog.commit(name, remove=self.catalog.segments(name))
+            return status.rows, status.bytes
+
+    def _first_seq_of(self, name: str) -> int:
+        """Since when a new table counts: its own segments are only there if the registry was lost."""
+        segments = self.catalog.segments(name)
+        return min(segments[0].first_seq, self.books.next_seq) if segments else self.books.next_seq
+
+    def _save_registry(self, tables: dict[str, Registered]) -> None:
+        registry.save(self.folder, tables)
+        with self._lock:
+            self._registered = tables
+
+    def _register_own(self, namespaces: Iterable[Table]) -> None:
+        found = dict(self._registered)
+        for table in namespaces:
+            known = found.get(table.name)
+            if known is None:
+                found[table.name] = Registered(table, self._first_seq_of(table.name))
+                continue
+            try:
+                # The policy may have been set by an operator.
+                now = grown(known.table, replace(table, policy=StoragePolicy()))
+            except ModelError as error:
+                log.error("%s keeps the schema it has: %s", table.name, error)
+                continue
+            found[table.name] = Registered(now, known.since_seq)
+        if found != self._registered:
+            self._save_registry(found)
+
+    # Writing -----------------------------------------------------------------------------------------------------
+
+    def mark(self, table: str, producer: str) -> int:
+        """The number of the first row of `producer` in `table` that is not durable here."""
+        book = self.books.tables.get(table)
+        return book.marks.get(producer, 0) if book is not None else 0
+
+    def commit(self, batches: Iterable[Rows], now_ms: int) -> set[str]:
+        """Stores what is new of `batches`, all of it or nothing; returns the tables that got rows.
+
+        Durable when it returns. A batch of a table that is gone is not stored and says so in `refused`. Raises OSError: then nothing
+        was stored and it may be tried again.
+        """
+        with self._changing:
+            marks: dict[tuple[str, str], int] = {}
+            fresh: list[Rows] = []
+            missing: dict[str, int] = {}
+            for whole in batches:
+                message = whole.message
+                if message.table not in self._registered:
+                    whole.refused = no_table(message.table, self._registered)
+                    continue
+                place = (message.table, message.producer)
+                rows = admit(whole, marks.get(place, self.mark(*place)))
+                if rows is not None:
+                    marks[place] = whole.end
+                    missing[message.table] = missing.get(message.table, 0) + whole.missing
+                    fresh.append(rows)
+            if fresh:
+                self._write(fresh, marks, missing)
+            return {rows.message.table for rows in fresh}
+
+    def _write(self, fresh: list[Rows], marks: dict[tuple[str, str], int], missing: dict[str, int]) -> None:
+        target, file = self._writable()
+        offset, next_seq = target.synced, self.books.next_seq
+        pieces: list[bytes] = []
+        extents: list[Extent] = []
+        for rows in fresh:
+            count = rows.message.rows
+            header = pack(self._marker, next_seq, count, target.synced, rows.payload)
+            pieces += (header, rows.payload)
+            length = len(header) + len(rows.payload)
+            extents.append(Extent(rows.message.table, offset, length, next_seq, count))
+            offset += length
+            next_seq += count
+        target.append(b"".join(pieces))
+        with self._lock:
+            for extent in extents:
+                file.add(extent)
+            self.books.next_seq = next_seq
+            for (table, producer), end in marks.items():
+                self.books.of(table).note(producer, end, next_seq - 1)
+            for table, count in missing.items():
+                self.books.of(table).missing_rows += count
+
+    def _writable(self) -> tuple[AppendFile, RowFile]:
+        current = self._append
+        if current is not None and current.is_trusted and current.synced < self._file_limit:
+            return current, self._files[-1]
+        self.close_file()
+        first_seq = self.books.next_seq
+        started = AppendFile.start(self.folder / file_name(first_seq), self._marker, first_seq, self._sync)
+        try:
+            file = RowFile(started.path, first_seq, self._marker)
+        except OSError:
+            started.close()
+            raise
+        self._append, self._started_at = started, time.monotonic()
+        with self._lock:
+            # One that never held a row has the name of its successor, and gave way to it.
+            self._files = (*(old for old in self._files if old.path != file.path), file)
+            self.books.last_file, self.books.synced = first_seq, started.synced
+        return started, file
+
+    def close_file(self, older_than: float = 0.0) -> None:
+        """The next row goes into a new write-ahead file, if the one that grows was begun that many seconds ago."""
+        with self._changing:
+            if self._append is None or time.monotonic() - self._started_at < older_than:
+                return
+            with self._lock:
+                self.books.synced = self._append.synced
+            self._append.close()
+            self._append = None
+
+    # Reading -----------------------------------------------------------------------------------------------------
+
+    def view(self, names: Iterable[str]) -> View:
+        """Those of the tables that are registered, with every row that was stored before the call."""
+        with ExitStack() as stack:
+            with self._lock:
+                files = self._files
+                extents = [(file, list(file.extents)) for file in files]
+                registered = self._registered
+            # After the files: what became a segment meanwhile is in both, and is taken from the segment.
+            held = stack.enter_context(self.catalog.snapshot())
+            found: dict[str, TableView] = {}
+            for name in names:
+                one = registered.get(name)
+                if one is None:
+                    continue
+                segments = held.segments(name)
+                sealed = max(segments[-1].last_seq if segments else 0, one.since_seq - 1)
+                tail = [
+                    (file, extent)
+                    for file, all_of_it in extents
+                    for extent in all_of_it
+                    if extent.table == name and extent.first_seq > sealed
+                ]
+                paths = [held.path(name, segment) for segment in segments]
+                found[name] = TableView(one.table, segments, paths, tail)
+            stack.pop_all()
+            return View(found, held)
+
+    def status(self, name: str) -> stats_pb2.TableStatus:
+        """What there is of a table. Raises RpcError NOT_FOUND."""
+        from iris_core.wire.gen.iris.v1 import stats_pb2
+        from iris_core.wire.rows import policy_to_wire
+
+        with self.view([name]) as view:
+            if name not in view.tables:
+                raise no_table(name, self._registered)
+            found = view.tables[name]
+            with self._lock:
+                book = self.books.tables.get(name, Book())
+            pending = [extent for _, extent in found.tail]
+            seqs = [segment.first_seq for segment in found.segments[:1]] + [extent.first_seq for extent in pending]
+            last = [segment.last_seq for segment in found.segments[-1:]] + [extent.last_seq for extent in pending[-1:]]
+            has_times = bool(found.table.time_column)
+            return stats_pb2.TableStatus(
+                table=name,
+                rows=sum(segment.rows for segment in found.segments) + sum(extent.rows for extent in pending),
+                bytes=sum(segment.bytes for segment in found.segments),
+                segments=len(found.segments),
+                pending_rows=sum(extent.rows for extent in pending),
+                pending_bytes=sum(extent.length for extent in pending),
+                min_seq=min(seqs, default=0),
+                max_seq=max(last, default=0),
+                earliest_ms=min((one.earliest_ms for one in found.segments), default=0) if has_times else 0,
+                latest_ms=max((one.latest_ms for one in found.segments), default=0) if has_times else 0,
+                policy=policy_to_wire(found.table.policy),
+                key_column=found.table.key_column,
+                columns=len(found.table.columns),
+                producers=len(book.marks),
+                removed_rows=book.removed_rows,
+                missing_rows=book.missing_rows,
+            )
+
+    def lost_notes(self) -> list[str]:
+        """What a reader of any table should know of damage."""
+        with self._lock:
+            rows = sum(last - first + 1 for first, last in self.books.losses)
+        return [f"{rows} acknowledged rows were lost to damage of the disk, of one table or several"] if rows else []
+
+    # For the keeper ----------------------------------------------------------------------------------------------
+
+    def closed_files(self) -> Sequence[RowFile]:
+        """The files that get no more rows, oldest first."""
+        with self._lock:
+            return self._files[:-1] if self._append is not None else self._files
+
+    def add_segment(self, registered: Registered, segment: Segment) -> bool:
+        """The catalog names the segment, unless its table was dropped meanwhile. Raises OSError."""
+        with self._changing:
+            now = self._registered.get(registered.table.name)
+            if now is None or now.since_seq != registered.since_seq:
+                return False
+            self.catalog.commit(registered.table.name, add=[segment])
+            return True
+
+    def forget_file(self, file: RowFile) -> None:
+        """All rows of the oldest file are in segments: it goes. Raises OSError."""
+        with self._lock:
+            self.books.sealed_seq = max(self.books.sealed_seq, file.last_seq)
+        self.save_books()
+        with self._lock:
+            self._files = tuple(kept for kept in self._files if kept is not file)
+        file.path.unlink(missing_ok=True)
+
+    def remove_segments(self, name: str, gone: Sequence[Segment]) -> None:
+        """Retention takes the oldest segments of a table. Raises OSError."""
+        with self._changing:
+            kept = self.catalog.segments(name)[len(gone) :]
+            with self._lock:
+                book = self.books.of(name)
+                book.removed_rows += sum(segment.rows for segment in gone)
+                book.forget_gone(kept[0].first_seq if kept else self.books.sealed_seq + 1)
+            # Remembered first: rows must not vanish without a word.
+            self.save_books()
+            self.catalog.commit(name, remove=gone)
+
+    def save_books(self) -> None:
+        """Raises OSError."""
+        with self._lock:
+            encoded = self.books.encoded()
+        ledgers.save(self.folder, encoded)
+
+    def note_loss(self, file: RowFile, loss: Loss) -> None:
+        """Says that acknowledged rows cannot be read any more, and remembers it for those who ask."""
+        with self._lock:
+            if not self.books.note_loss(loss.first_seq, loss.last_seq):
+                return
+        log.error(
+            "damage at %s: rows with seq %d to %d are lost, the rest is served",
+            file.path,
+            loss.first_seq,
+            loss.last_seq,
+        )
+
+    # Opening -----------------------------------------------------------------------------------------------------
+
+    def _load_registry(self) -> dict[str, Registered]:
+        try:
+            return registry.load(self.folder) or {}
+        except registry.RegistryDamaged as error:
+            aside = self.folder / f"{registry.FILE_NAME}.damaged"
+            (self.folder / registry.FILE_NAME).rename(aside)
+            log.error(
+                "%s; it is kept as %s, and tables other than iris.* come back when registered again", error, aside
+            )
+            return {}
+
+    def _load_books(self) -> Books:
+        try:
+            found = ledgers.load(self.folder)
+        except ledgers.BooksDamaged as error:
+            log.error("%s; how far producers got is read from the segments", error)
+            found = None
+        if found is None:
+            found = self._books_of_segments()
+        newest = [self.catalog.segments(name)[-1].last_seq for name in self.catalog.tables()]
+        found.next_seq = max([found.next_seq, *(seq + 1 for seq in newest)])
+        return found
+
+    def _books_of_segments(self) -> Books:
+        found = Books()
+        for name in self.catalog.tables():
+            from iris_controller.finelog.segments import SegmentDamaged, read_footer
+
+            for segment in self.catalog.segments(name):
+                try:
+                    footer = read_footer(self.catalog.folder_of(name) / segment.name)
+                except (SegmentDamaged, OSError) as error:
+                    log.error("%s: a producer may store its rows of %s again", error, name)
+                    continue
+                for producer, number in footer.marks.items():
+                    found.of(name).note(producer, number, segment.last_seq)
+        return found
+
+    def _load_files(self) -> None:
+        books = self.books
+        vouched = (books.last_file, books.synced)
+        # In segments up to here, though the file was not removed any more.
+        sealed = {name: self.catalog.segments(name)[-1].last_seq for name in self.catalog.tables()}
+
+        def take(_: RowFile, extent: Extent, batch: stats_pb2.RowBatch) -> None:
+            one = self._registered.get(extent.table)
+            if one is not None and extent.first_seq >= one.since_seq:
+                book = books.of(extent.table)
+                end = batch.first_number + batch.rows
+                if extent.first_seq > sealed.get(extent.table, 0):
+                    book.missing_rows += max(0, batch.first_number - book.marks.get(batch.producer, 0))
+                book.note(batch.producer, end, extent.last_seq)
+
+        files = tuple(rowfiles.load(self.folder, self._marker, books.sealed_seq, vouched, take, self.note_loss))
+        found_seq = max([books.sealed_seq, *(file.last_seq for file in files)])
+        if books.next_seq > found_seq + 1 and not (files or books.sealed_seq):
+            log.error("%s: all files are gone; rows up to seq %d are lost", self.folder, books.next_seq - 1)
+        books.next_seq = max(books.next_seq, found_seq + 1)
+        self._files = files
+
+    def close(self) -> None:
+        """Ends it; everything acknowledged is on disk already. Call it when nothing is written any more."""
+        self.close_file()
+        try:
+            self.save_books()
+        except OSError as error:
+            log.warning("the books of %s were not saved: %s", self.folder, error)
+        self._files = ()
