@@ -109,7 +109,7 @@ class OfflineClient:
         authenticator = Authenticator(opened.keys, (), (), lambda _: False)
         self._router = Router(authenticator, lambda _: None)
         finelog = FinelogProcess(state.finelog)
-        services = Services(options, opened, loop, finelog, "offline", now_ms, list, lambda table, row: None)
+        services = Services(options, opened, loop, finelog, "offline", now_ms, list, {}, lambda table, row: None)
         services.register(self._router)
 
     def call(self, method_name: str, request: Message, response: type[R], *, timeout_s: float = 30.0) -> R:

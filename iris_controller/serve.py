@@ -45,6 +45,7 @@ from iris_controller.stats.producers import Producers
 from iris_controller.stats.push import StorePush
 from iris_controller.stats.spool import RowSpool
 from iris_controller.store.database import StateDir, StateDirError
+from iris_controller.store.peaks import peaks
 from iris_controller.store.waits import requeued
 from iris_controller.ticker import SchedulerTicker
 from iris_controller.timers import Timers
@@ -126,12 +127,20 @@ class Controller:
         self.stats_push = StorePush(self.finelog.current)
         spool = await asyncio.to_thread(RowSpool, self.state.path / "stats")
         self.stats = StatsClient(self.stats_push, self.boot_id, spool=spool, kept=(TASK_EVENT,))
-        waits = await self.readers.run(requeued)
+        waits, known_peaks = await self.readers.run(requeued), await self.readers.run(peaks)
         self.producers = Producers(
             self.loop, self.stats, config.name, self.boot_id, config.scale_groups, metrics, waits
         )
         services = Services(
-            options, opened, self.loop, self.finelog, self.boot_id, now_ms(), self.problems, self.stats.write
+            options,
+            opened,
+            self.loop,
+            self.finelog,
+            self.boot_id,
+            now_ms(),
+            self.problems,
+            known_peaks,
+            self.stats.write,
         )
         services.register(self.router)
         self.keeping = Keeping(options, self.state, opened, self.loop, services.once, remote, self._stop_acting)

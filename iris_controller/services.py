@@ -12,6 +12,7 @@ from iris_controller.dry_run import refuse_attach, refuse_to_store
 from iris_controller.leases import Leases
 from iris_controller.places import Places
 from iris_controller.profile_store import FOLDER, Asking, ProfileStore
+from iris_controller.readings import Readings
 from iris_controller.rpc.attach import WorkerSessions
 from iris_controller.rpc.autoscaler import AutoscalerService
 from iris_controller.rpc.backends import BackendService
@@ -40,7 +41,7 @@ from iris_core.live.clock import SystemClock
 from providers.objects import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from iris_controller.autoscaling.groups import GroupState
     from iris_controller.boot import Opened
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from iris_controller.options import ServeOptions
     from iris_controller.rpc.dispatch import Router
     from iris_core.model.tables import Table
-    from iris_core.wire.gen.iris.v1 import common_pb2
+    from iris_core.wire.gen.iris.v1 import common_pb2, worker_pb2
 
 
 class Services:
@@ -64,6 +65,7 @@ class Services:
         boot_id: str,
         started_at_ms: int,
         problems: Callable[[], list[str]],
+        peaks: Mapping[str, Mapping[str, int]],
         write_row: Callable[[Table, Mapping[str, Any]], None],
     ) -> None:
         config = options.config
@@ -71,6 +73,8 @@ class Services:
         specs = RunSpecs(opened.readers, opened.seal, config.task_env)
         may_write = refuse_to_store if options.dry_run else loop.require_writable
         self.bundles = Bundles(open_store(f"{options.remote_state_dir.rstrip('/')}/bundles"), may_write)
+        self._readings = Readings(loop.model, peaks)
+        loop.on_commit(self._readings.note)
         self.sessions = WorkerSessions(
             loop,
             Dispatch(
@@ -84,12 +88,17 @@ class Services:
                 profile_interval_ms=config.profile_interval_s * 1000,
                 stats_interval_ms=config.stats_interval_s * 1000,
             ),
+            measured=self._measured,
         )
         once = self.once = Once(opened.readers)
         self.task_status = TaskStatusService(loop, once, write_row)
-        self._tasks = TaskService(loop, opened.readers, self.sessions, once, self._revision)
+        self._tasks = TaskService(loop, opened.readers, self.sessions, once, self._revision, self._readings)
         self.hub = WatchHub(
-            loop, boot_id, worker_age_ms=self.sessions.age_ms, finished_tasks=self._tasks.finished_tasks
+            loop,
+            boot_id,
+            worker_age_ms=self.sessions.age_ms,
+            finished_tasks=self._tasks.finished_tasks,
+            measured=self._readings.onto,
         )
         about = About(
             cluster=config.name,
@@ -127,6 +136,9 @@ class Services:
         self.leases = Leases(loop)
         self.places = Places(loop, self.leases, config.endpoints, finelog.current)
         self._endpoints = EndpointService(loop, self.sessions, once, self.places, opened.signer)
+
+    def _measured(self, worker_id: str, usage: Iterable[worker_pb2.AttemptUsage]) -> None:
+        self.hub.measured(self._readings.take(worker_id, usage))
 
     def _revision(self) -> common_pb2.Revision:
         # The hub is made after the services that ask it.

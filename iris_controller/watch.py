@@ -46,12 +46,15 @@ class WatchHub:
         *,
         worker_age_ms: Callable[[str], int],
         finished_tasks: Callable[[str], Awaitable[list[controller_pb2.TaskStatus]]],
+        measured: Callable[[controller_pb2.TaskStatus], None] = lambda status: None,
     ) -> None:
         self._loop = loop
         self.model = loop.model
         self._boot_id = boot_id
         self._worker_age_ms = worker_age_ms
         self._finished_tasks = finished_tasks
+        self._measured = measured
+        """Adds what was measured of a task to its row."""
         self._kept: deque[Committed] = deque()
         self._kept_rows = 0
         self._subscriptions: set[Subscription] = set()
@@ -79,6 +82,11 @@ class WatchHub:
             self._kept_rows -= _rows_of(self._kept.popleft())
         for subscription in self._subscriptions:
             subscription.note(batch)
+
+    def measured(self, keys: Iterable[Key]) -> None:
+        """Tasks of which something else is known, while their state is as it was."""
+        for subscription in self._subscriptions:
+            subscription.note_tasks(keys)
 
     def since(self, revision: common_pb2.Revision) -> list[Committed] | None:
         """The batches after `revision`, or None when they are not all kept."""
@@ -136,6 +144,7 @@ class WatchHub:
         for task in tasks:
             attempt: Attempt | None = self.model.attempts.get(task.attempt_uid)
             status = task_view(self.model, self.model.jobs.get(task.job_id), task, attempt)
+            self._measured(status)
             matches = selection.filter is None or selection.filter.matches(task_row(status, self._loop.now_ms()))
             send = selection.keep(task.task_id, matches, again=again)
             if send:
@@ -245,6 +254,11 @@ class Subscription:
         for selection in self.selections:
             selection.note(batch)
             if selection.dirty or selection.replaced:
+                self._wake.set()
+
+    def note_tasks(self, keys: Iterable[Key]) -> None:
+        for selection in self.selections:
+            if selection.note_tasks(keys):
                 self._wake.set()
 
     async def messages(self) -> AsyncIterator[controller_pb2.WatchResponse]:

@@ -103,6 +103,15 @@ class Selection:
             for worker_id in changes.workers:
                 self.dirty.workers[worker_id] = None
 
+    def note_tasks(self, keys: Iterable[Key]) -> bool:
+        """Tasks whose rows say something else. Returns whether any is asked for."""
+        if self.selector.kind != controller_pb2.WATCH_KIND_TASKS:
+            return False
+        ours = [key for key in keys if key[0] in self.job_ids]
+        for key in ours:
+            self.dirty.tasks.setdefault(key, None)
+        return bool(ours)
+
 
 def compile_selector(selector: controller_pb2.WatchSelector, position: int) -> Selection:
     """Checks a selector. Raises RpcError or ModelError (bad filter, with its position)."""

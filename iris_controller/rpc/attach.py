@@ -13,7 +13,7 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 from iris_controller.liveness import Liveness
@@ -42,7 +42,12 @@ class WorkerSessions:
     """All sessions, and the liveness of every known worker."""
 
     def __init__(
-        self, loop: ControllerLoop, dispatch: Dispatch, *, clock: Callable[[], float] = time.monotonic
+        self,
+        loop: ControllerLoop,
+        dispatch: Dispatch,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        measured: Callable[[str, Iterable[worker_pb2.AttemptUsage]], None] = lambda worker_id, usage: None,
     ) -> None:
         self._loop = loop
         self._model = loop.model
@@ -50,6 +55,8 @@ class WorkerSessions:
         self._sessions: dict[str, Session] = {}
         self._desired = DesiredSets(loop, dispatch)
         self._clock = clock
+        self._measured = measured
+        """Is told what a worker measured of its attempts."""
         now = self._assessed = clock()
         self._shippers: dict[str, tuple[pipeline_pb2.ShipperHealth, float]] = {}
         self._liveness = {worker_id: Liveness(now) for worker_id in self._model.workers}
@@ -228,6 +235,8 @@ class WorkerSessions:
             session.applied = max(session.applied, beat.applied_generation)
             session.complaint = "" if beat.healthy else cut(beat.health_error) or "unwell"
             session.stopping = beat.stopping
+            if beat.usage:
+                self._measured(session.worker_id, beat.usage)
             if beat.HasField("shipper"):
                 self._shippers[session.worker_id] = (beat.shipper, self._clock())
             self._assess(session.worker_id)

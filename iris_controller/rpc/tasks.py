@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from iris_controller.loop import ControllerLoop
+from iris_controller.readings import Readings
 from iris_controller.rpc.attach import WorkerSessions, exec_request
 from iris_controller.rpc.dispatch import Call, Router
 from iris_controller.rpc.errors import RpcError, invalid, not_found, precondition
@@ -53,6 +54,7 @@ class TaskService:
         sessions: WorkerSessions,
         once: Once,
         revision: Callable[[], common_pb2.Revision],
+        readings: Readings,
     ) -> None:
         self._once = once
         self._loop = loop
@@ -60,6 +62,7 @@ class TaskService:
         self._readers = readers
         self._sessions = sessions
         self._revision = revision
+        self._readings = readings
 
     def register(self, router: Router) -> None:
         router.add("ControllerService/GetTaskStatus", self.get_task_status)
@@ -78,6 +81,9 @@ class TaskService:
             raise await self._missing(TaskId.parse(task_id))
         status, attempts, resources = found
         overlay_reasons(self._model, status)
+        self._readings.onto(status)
+        for attempt in attempts:
+            self._readings.onto_attempt(attempt)
         return controller_pb2.GetTaskStatusResponse(
             task=status, attempts=attempts, resources=resources_to_wire(resources), revision=revision
         )
@@ -104,6 +110,7 @@ class TaskService:
         rows, token, total = found
         for row in rows:
             overlay_reasons(self._model, row)
+            self._readings.onto(row)
         if residual is not None:
             rows = [row for row in rows if residual.matches(task_row(row, self._loop.now_ms()))]
         return controller_pb2.ListTasksResponse(

@@ -12,7 +12,7 @@ from iris_core.live.asked import asked
 from iris_core.live.columns import attempt_reason, exit_text, resources_text
 from iris_core.live.wording import band_text, job_band_text, outputs_text
 from iris_core.model.bands import PriorityBand, band_label
-from iris_core.model.resources import format_size
+from iris_core.model.resources import format_cpu, format_size
 from iris_core.model.states import job_label, task_label
 from iris_core.model.text import one_line
 
@@ -107,7 +107,10 @@ def task_text(found: pb.GetTaskStatusResponse, how: output.Format, now_ms: int) 
         lines.append(f"Band: {band_text(task.priority_band, task.placed_band)}")
     lines.append(f"Resources: {resources_text(found.resources)}")
     if task.memory_peak_bytes:
-        lines.append(f"Peak memory: {format_size(task.memory_peak_bytes)}")
+        now = f", {format_size(task.memory_bytes)} now" if task.memory_bytes else ""
+        lines.append(f"Peak memory: {format_size(task.memory_peak_bytes)}{now}")
+    if task.memory_bytes:
+        lines.append(f"CPU now: {format_cpu(task.cpu_millicores)}")
     if task.pending_reason and not over:
         lines.append(f"Pending: {task.pending_reason}")
     if task.error:

@@ -40,8 +40,11 @@ TASK_LIST: Listing[TaskStatus] = Listing(
 
 JOB_TASKS: Listing[TaskStatus] = Listing(
     TASKS,
-    table=(*_plain("task_id", "state", "exit", "time", "memory_peak"), ("reason", "ERROR")),
-    wide=(*_plain("task_id", "state", "exit", "attempt", "time", "memory_peak", "worker"), ("reason", "ERROR")),
+    table=(*_plain("task_id", "state", "exit", "time", "memory_peak", "memory"), ("reason", "ERROR")),
+    wide=(
+        *_plain("task_id", "state", "exit", "attempt", "time", "memory_peak", "memory", "worker"),
+        ("reason", "ERROR"),
+    ),
     name=lambda task: task.task_id,
 )
 

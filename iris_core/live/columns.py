@@ -257,6 +257,12 @@ TASKS: Final[dict[str, ColumnSpec[TaskStatus]]] = {
             sort=lambda task, _: -task.memory_peak_bytes,
         ),
         _column(
+            id="memory", title="CUR MEM", min_width=8, max_width=8, align="right", hide=4,
+            value=lambda task: task.memory_bytes or None,
+            text=lambda task, _: format_size(task.memory_bytes) if task.memory_bytes else NOTHING,
+            sort=lambda task, _: -task.memory_bytes,
+        ),
+        _column(
             id="worker", title="WORKER", min_width=8, max_width=24, hide=1,
             value=lambda task: task.worker_id or None,
             text=lambda task, _: or_nothing(task.worker_id),

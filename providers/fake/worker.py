@@ -103,8 +103,8 @@ class FakeWorker:
         message = worker_pb2.WorkerReport(observations=observations, applied_generation=self.desired.generation)
         self._up.put_nowait(worker_pb2.AttachRequest(report=message))
 
-    def heartbeat(self) -> None:
-        beat = worker_pb2.WorkerHeartbeat(applied_generation=self.desired.generation, healthy=True)
+    def heartbeat(self, usage: Iterable[worker_pb2.AttemptUsage] = ()) -> None:
+        beat = worker_pb2.WorkerHeartbeat(applied_generation=self.desired.generation, healthy=True, usage=usage)
         self._up.put_nowait(worker_pb2.AttachRequest(heartbeat=beat))
 
     async def until(self, condition: Callable[[FakeWorker], bool], timeout_s: float = 20.0) -> None:

@@ -90,8 +90,8 @@ def test_describe_shows_states_counts_and_signals(world: World) -> None:
         "State: failed, exit 3, failures 1, preemptions 0\n"
         "Completed: 0/1 (failed 1)\n"
         "Error: exit code 3\n"
-        "TASK         STATE            EXIT  DURATION  PEAK MEM  ERROR\n"
-        "/ada/done/0  failed  137 (SIGKILL)      3.5s     268MB  killed by SIGKILL\n"
+        "TASK         STATE            EXIT  DURATION  PEAK MEM  CUR MEM  ERROR\n"
+        "/ada/done/0  failed  137 (SIGKILL)      3.5s     268MB        -  killed by SIGKILL\n"
     )
 
 
