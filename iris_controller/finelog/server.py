@@ -27,6 +27,11 @@ from iris_controller import release
 from iris_controller.finelog.endpoint import Endpoint, FolderLock, process_start_time
 from iris_controller.finelog.service import LogService
 from iris_controller.finelog.store import MAX_BYTES, Store
+from iris_controller.finelog.tables.log_table import LogTable
+from iris_controller.finelog.tables.service import SERVICE as STATS_SERVICE
+from iris_controller.finelog.tables.service import StatsService
+from iris_controller.finelog.tables.store import TableStore
+from iris_controller.finelog.upkeep import Upkeep
 from iris_core.contracts import IrisError, UsageFailed
 
 if TYPE_CHECKING:
@@ -70,21 +75,31 @@ def run(settings: Settings) -> None:
     with FolderLock(settings.data_dir):
         store = Store(settings.data_dir, max_bytes=settings.max_bytes)
         try:
+            tables = TableStore(settings.data_dir / "stats", store.catalog)
+        except BaseException:
+            store.close()
+            raise
+        upkeep = Upkeep(store)
+        try:
             # What was made while starting stays: the collector need not look at it again.
             gc.collect()
             gc.freeze()
+            upkeep.start()
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(_serve(settings, store))
+                runner.run(_serve(settings, store, tables))
         finally:
+            tables.close()
+            upkeep.close()
             store.close()
 
 
-async def _serve(settings: Settings, store: Store) -> None:
+async def _serve(settings: Settings, store: Store, tables: TableStore) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     service = LogService(store, release=settings.release or release.release())
+    stats = StatsService(tables, LogTable(store))
     try:
         server = grpc.aio.server(
             options=[
@@ -94,13 +109,15 @@ async def _serve(settings: Settings, store: Store) -> None:
                 ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
             ]
         )
-        server.add_generic_rpc_handlers((service.handlers(),))
+        server.add_generic_rpc_handlers((service.handlers(), stats.handlers()))
         healthy = health.aio.HealthServicer()  # type: ignore[attr-defined]  # set at import
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
-        reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+        reflection.enable_server_reflection(
+            (SERVICE, STATS_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+        )
         port = _bind(server, settings.host, settings.port)
         await server.start()
-        for name in ("", SERVICE):
+        for name in ("", SERVICE, STATS_SERVICE):
             await healthy.set(name, health_pb2.HealthCheckResponse.SERVING)
         endpoint = Endpoint(
             host=settings.host,
@@ -124,6 +141,7 @@ async def _serve(settings: Settings, store: Store) -> None:
         await server.stop(STOP_SECONDS)
     finally:
         await service.close()
+        await stats.close()
     log.info("finelog stopped; everything acknowledged is on disk")
 
 
