@@ -137,7 +137,8 @@ class TableStore:
             self._save_registry({known: one for known, one in self._registered.items() if known != name})
             with self._lock:
                 self.books.tables.pop(name, None)
-            self.catalog.commit(name, remove=self.catalog.segments(name))
+            if segments := self.catalog.segments(name):
+                self.catalog.commit(name, remove=segments)
             return status.rows, status.bytes
 
     def _first_seq_of(self, name: str) -> int:
