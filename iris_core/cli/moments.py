@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _AGO: Final = re.compile(r"[0-9. ]+[a-z]+(?:[0-9. ]+[a-z]+)*")
-_EPOCH: Final = re.compile(r"\d+(?:\.\d+)?")
+_EPOCH: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _MS_FROM: Final = 100_000_000_000
 """A number from here on counts milliseconds: as seconds it would be the year 5138."""
 EXAMPLES: Final = "10m, 1h30m, 2026-01-31T12:00:00Z, 2026-01-31 12:00+02:00, or an epoch time"
