@@ -71,6 +71,8 @@ class FakeWorker:
         self.seen: dict[str, worker_pb2.DesiredAttempt] = {}
         self.specs: dict[str, worker_pb2.RunSpec] = {}
         """The last spec of each job, by its id."""
+        self.requests: list[worker_pb2.WorkerRequest] = []
+        """What it was asked; nothing is answered by itself."""
         self.changed = asyncio.Condition()
         self._target = target
         self._up: asyncio.Queue[worker_pb2.AttachRequest | None] = asyncio.Queue()
@@ -106,6 +108,10 @@ class FakeWorker:
     def heartbeat(self, usage: Iterable[worker_pb2.AttemptUsage] = ()) -> None:
         beat = worker_pb2.WorkerHeartbeat(applied_generation=self.desired.generation, healthy=True, usage=usage)
         self._up.put_nowait(worker_pb2.AttachRequest(heartbeat=beat))
+
+    def send(self, message: worker_pb2.AttachRequest) -> None:
+        """Sends any message at once."""
+        self._up.put_nowait(message)
 
     async def until(self, condition: Callable[[FakeWorker], bool], timeout_s: float = 20.0) -> None:
         """Waits until the condition holds; raises TimeoutError."""
@@ -158,6 +164,8 @@ class FakeWorker:
             self.rejected = message.rejected
         elif kind == "ack":
             self.acked = max(self.acked, message.ack.seq)
+        elif kind == "request":
+            self.requests.append(message.request)
         elif kind == "desired":
             self.desired = message.desired
             self.specs.update((spec.job_id, spec) for spec in message.desired.specs)

@@ -6,7 +6,7 @@ import json
 import xml.etree.ElementTree as ET
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iris_core.analysis import dumps, flame, hang, mermaid, speedscope, stacks
@@ -85,6 +85,7 @@ names = st.text(
 )
 
 
+@settings(max_examples=50)
 @given(
     st.dictionaries(
         st.lists(names.filter(lambda n: n == " ".join(n.split())), min_size=1).map(tuple), st.integers(1, 10**6)
