@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "describe": Lazy("iris_core.cli.attempt:describe", "Show an attempt."),
+    "events": Lazy(
+        "iris_core.cli.events:attempt_events", "Show what was decided about an attempt, and what its backend saw."
+    ),
     "logs": Lazy("iris_core.cli.logs:attempt_logs", "Print what one attempt wrote."),
     "wait": Lazy("iris_core.cli.attempt:wait", "Wait until an attempt has ended."),
     "outputs": Lazy("iris_core.cli.outputs:outputs", "Fetch the archive of what an attempt left in $IRIS_OUTPUT_DIR."),
@@ -36,13 +39,15 @@ def attempt() -> None:
 @output_option("table", "json")
 @click.pass_obj
 def describe(session: Session, attempt_id: str, how: output.Format) -> None:
-    """Show where an attempt ran and how it ended."""
-    from iris_core.cli import describing
+    """Show where an attempt ran and how it ended; of the current one, if it failed, also what its log says of the cause."""
+    from iris_core.cli import describing, root_cause
     from iris_core.cli.log_subject import AttemptSubject
     from iris_core.model.ids import AttemptId
 
-    found = AttemptSubject(session.client, AttemptId.parse(attempt_id)).find()
-    output.write(describing.attempt_text(*found, how))
+    task, attempt = AttemptSubject(session.client, AttemptId.parse(attempt_id)).find()
+    failed = root_cause.failed([attempt]) if attempt.current else None
+    cause = root_cause.of_attempt(session, task, failed) if failed is not None else None
+    output.write(describing.attempt_text(task, attempt, how, cause))
 
 
 @click.command(short_help=COMMANDS["wait"].help)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
+    from iris_core.cli.root_cause import RootCause
     from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 
 
@@ -78,7 +79,7 @@ def _completed(job: pb.JobStatus, tasks: Sequence[pb.TaskStatus]) -> str:
     return f"Completed: {done}/{job.num_tasks}" + (f" ({words})" if words else "")
 
 
-def task_text(found: pb.GetTaskStatusResponse, how: output.Format, now_ms: int) -> str:
+def task_text(found: pb.GetTaskStatusResponse, how: output.Format, now_ms: int, cause: RootCause | None = None) -> str:
     """A task and its attempts."""
     task = found.task
     if how == "json":
@@ -90,6 +91,7 @@ def task_text(found: pb.GetTaskStatusResponse, how: output.Format, now_ms: int) 
                     "placed_band": band_label(task.placed_band) if task.placed_band else None,
                     "resources": as_object(found.resources),
                     "attempts": [TASK_ATTEMPTS.object(attempt) for attempt in found.attempts],
+                    "root_cause": cause.lines if cause is not None else None,
                 }
             )
             + "\n"
@@ -116,10 +118,13 @@ def task_text(found: pb.GetTaskStatusResponse, how: output.Format, now_ms: int) 
     if task.error:
         lines.append(f"Error: {task.error}")
     text = "".join(f"{one_line(line)}\n" for line in lines)
-    return text + (TASK_ATTEMPTS.text(found.attempts, how, now_ms) if found.attempts else "")
+    text += TASK_ATTEMPTS.text(found.attempts, how, now_ms) if found.attempts else ""
+    return text + (cause.text() if cause is not None else "")
 
 
-def attempt_text(task: pb.TaskStatus, attempt: pb.AttemptStatus, how: output.Format) -> str:
+def attempt_text(
+    task: pb.TaskStatus, attempt: pb.AttemptStatus, how: output.Format, cause: RootCause | None = None
+) -> str:
     """One attempt of a task."""
     if how == "json":
         return (
@@ -129,6 +134,7 @@ def attempt_text(task: pb.TaskStatus, attempt: pb.AttemptStatus, how: output.For
                     **TASK_ATTEMPTS.object(attempt),
                     "current": attempt.current,
                     "outputs": as_object(attempt.outputs) if attempt.HasField("outputs") else None,
+                    "root_cause": cause.lines if cause is not None else None,
                 }
             )
             + "\n"
@@ -149,4 +155,5 @@ def attempt_text(task: pb.TaskStatus, attempt: pb.AttemptStatus, how: output.For
         lines.append(f"Error: {reason}")
     if attempt.HasField("outputs"):
         lines.append(f"Outputs: {outputs_text(attempt.outputs)}")
-    return "".join(f"{one_line(line)}\n" for line in lines)
+    text = "".join(f"{one_line(line)}\n" for line in lines)
+    return text + (cause.text() if cause is not None else "")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from iris_core.cli.tables import Listing
 from iris_core.live.columns import ATTEMPTS, JOBS, TASKS, WORKERS
 from iris_core.live.endpoint_columns import ENDPOINTS
+from iris_core.live.event_columns import EVENTS, TaskEvent
 from iris_core.live.profile_columns import PROFILES
 from iris_core.live.user_columns import BUDGETS
 
@@ -87,6 +88,14 @@ PROFILE_LIST: Listing[ProfileRecord] = Listing(
     ),
     name=lambda record: record.profile_id,
 )  # fmt: skip
+
+
+EVENT_LIST: Listing[TaskEvent] = Listing(
+    EVENTS,
+    table=_plain("time", "attempt", "type", "source", "action", "count", "message"),
+    wide=_plain("time", "attempt", "uid", "type", "source", "action", "count", "message"),
+    name=lambda event: f"{event.task_id}:{event.attempt_id}",
+)
 
 
 def title(listing: Listing[Any]) -> list[str]:

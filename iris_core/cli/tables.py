@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 GAP: Final = "  "
-REASON_CELLS: Final = 60
-"""Where a reason is cut in tables, whatever the room (cli-auth-logs §1.2); `-o wide` shows all of it."""
+MOST_CELLS: Final = {"reason": 60, "message": 100}
+"""Where a text is cut in tables, whatever the room (cli-auth-logs §1.2, §1.3); `-o wide` shows all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ def of_spec(spec: ColumnSpec[Any], title: str = "") -> Column:
         title or spec.title,
         spec.align,
         is_id=is_id,
-        shrinks=spec.id in ("reason", "resources"),
-        most=REASON_CELLS if spec.id == "reason" else 0,
+        shrinks=spec.id in ("reason", "resources", "message"),
+        most=MOST_CELLS.get(spec.id, 0),
     )
 
 

@@ -29,6 +29,7 @@ COMMANDS = {
     "list": Lazy("iris_core.cli.task:list_tasks", "List the tasks of a job."),
     "describe": Lazy("iris_core.cli.task:describe", "Show a task and its attempts."),
     "explain": Lazy("iris_core.cli.explain:explain_task", "Say why a task waits, where it is, or how it ended."),
+    "events": Lazy("iris_core.cli.events:task_events", "Show what was decided about a task, and what its backend saw."),
     "logs": Lazy("iris_core.cli.logs:task_logs", "Print what a task wrote, over all its attempts."),
     "wait": Lazy("iris_core.cli.task:wait", "Wait until a task has ended."),
     "exec": Lazy("iris_core.cli.task:exec_command", "Run a command in a task's directory and environment."),
@@ -72,12 +73,14 @@ def list_tasks(session: Session, job_id: str, how: output.Format, no_headers: bo
 @output_option("table", "wide", "json")
 @click.pass_obj
 def describe(session: Session, task_id: str, how: output.Format) -> None:
-    """Show a task, its resources and its attempts."""
-    from iris_core.cli import describing, reads
+    """Show a task, its resources and its attempts; of one that failed also what its log says of the cause."""
+    from iris_core.cli import describing, reads, root_cause
     from iris_core.model.ids import TaskId
 
     found = reads.task_status(session.client, TaskId.parse(task_id))
-    output.write(describing.task_text(found, how, reads.now_ms()))
+    failed = root_cause.failed(found.attempts)
+    cause = root_cause.of_attempt(session, found.task, failed) if failed is not None else None
+    output.write(describing.task_text(found, how, reads.now_ms(), cause))
 
 
 @click.command(short_help=COMMANDS["wait"].help)
