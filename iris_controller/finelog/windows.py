@@ -21,7 +21,7 @@ from iris_controller.finelog import matching
 from iris_controller.finelog.index import GAP_BIT, is_inside
 from iris_controller.finelog.line import Line
 from iris_controller.finelog.parts import needs_more
-from iris_controller.finelog.segments import GROUP_ROWS, SegmentDamaged
+from iris_controller.finelog.segments import SegmentDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -254,9 +254,10 @@ class SegmentScan:
             columns |= set(SHOWN)
         batch = self._file.read(group, sorted(columns))
         chosen: list[Any] = []
+        every_place = pc.indices_nonzero(pa.repeat(True, batch.num_rows))
         for piece in pieces:
             rows = batch.slice(piece.start, piece.rows)
-            at = _places().slice(piece.start, piece.rows)
+            at = every_place.slice(piece.start, piece.rows)
             mask, passed = self._masks(piece, rows, low, high)
             looked, looked_at = (rows, at) if passed is None else (rows.filter(passed), at.filter(passed))
             window.looked.append(looked.column("seq"))
@@ -437,12 +438,6 @@ class _Best:
 def _count_between(seqs: Any, low: int, high: int) -> int:
     found: int = pc.sum(pc.and_(pc.greater_equal(seqs, low), pc.less(seqs, high)), min_count=0).as_py()
     return found
-
-
-@cache
-def _places() -> Any:
-    """The places of the rows of a row group."""
-    return pa.array(range(GROUP_ROWS), pa.int64())
 
 
 def _both(one: Any, other: Any) -> Any:
