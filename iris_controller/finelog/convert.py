@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iris_controller.finelog.index import GAP_BIT
 from iris_controller.finelog.loglines import LAYOUT, Rows
 from iris_controller.finelog.records import Record, walk
 from iris_controller.finelog.segments import SegmentWriter
 from iris_controller.finelog.steps import reached
 from iris_controller.finelog.verify import verify
 from iris_controller.finelog.wal import Loss
-from iris_core.wire.gen.iris.v1 import logs_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,8 +85,8 @@ def tables_of(file: WalFile, opened: OpenFile, marker: bytes, on_loss: Callable[
                     continue
                 note(expected, record.first_seq - 1)
                 expected = record.last_seq + 1
-                batch = logs_pb2.LogBatch.FromString(data[record.payload_start : record.end])
-                rows.add(batch, record.first_seq, record.end - record.start)
+                payload = data[record.payload_start : record.end]
+                rows.add(payload, record.first_seq, bool(extent.levels & GAP_BIT))
                 if rows.is_full:
                     yield rows.take()
             note(expected, extent.last_seq)
