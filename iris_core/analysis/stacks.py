@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _SCRUBS: Final = (
     (re.compile(r"::h[0-9a-f]{16}\b"), ""),
+    # The directory that a worker made for one attempt: what is in it has the same name in all of them.
+    (re.compile(r"/[^\s;()]*/work/[A-Za-z0-9_-]{1,64}/workdir/"), ""),
     (re.compile(r"/(?:var/)?tmp/[^/\s:;)\"']+"), "/tmp/*"),
     (re.compile(r"\b(process|thread|tid|pid)([ :=]+)\d+", re.IGNORECASE), r"\1\2*"),
     (re.compile(r"\b0x[0-9a-fA-F]+"), "0x*"),

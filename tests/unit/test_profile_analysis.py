@@ -53,6 +53,7 @@ def sampled(samples: list[list[int]], weights: list[float]) -> dict[str, object]
 def test_what_differs_between_captures_of_one_program_goes_from_the_names() -> None:
     assert stacks.clean("core::fmt::write::h0123456789abcdef") == "core::fmt::write"
     assert stacks.clean("/tmp/tmp8d2_x/job.py") == stacks.clean("/tmp/other/job.py")
+    assert stacks.clean("/var/iris/work/1a229b4fd63ed976/workdir/src/job.py") == "src/job.py"
     assert stacks.clean('process 4711:"python x"') == 'process *:"python x"'
     assert stacks.clean("<Trainer at 0x7f50f7a4524a>") == "<Trainer at 0x*>"
     assert stacks.normalised(HOT).label == "hot_loop (/tmp/*/train.py)"
