@@ -43,8 +43,8 @@ class ColumnType(IntEnum):
     INT64_LIST = 10
 
 
-SCALARS: Final = frozenset(ColumnType) - {ColumnType.MAP, ColumnType.FLOAT64_LIST, ColumnType.INT64_LIST}
-"""Types that a key may have."""
+KEYS: Final = frozenset({ColumnType.STRING, ColumnType.INT64, ColumnType.INT32, ColumnType.TIMESTAMP_MS})
+"""Types that a key may have: scalars that have one order everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +136,12 @@ def check_table(table: Table) -> None:
         raise ModelError(f"{table.name} does not have {missing}", field="key_column")
     if not table.key_column and key.type not in (ColumnType.TIMESTAMP_MS, ColumnType.INT64):
         raise ModelError(f"{table.name}: {TIMESTAMP} must be TIMESTAMP_MS or INT64", field="columns")
-    if key.type not in SCALARS or key.nullable:
-        raise ModelError(f"{table.name}: the key {key.name} must be a scalar and not nullable", field="key_column")
+    if key.type not in KEYS or key.nullable:
+        raise ModelError(
+            f"{table.name}: the key {key.name} must be a scalar and not nullable",
+            field="key_column",
+            hint=f"one of {', '.join(type_.name for type_ in sorted(KEYS))}",
+        )
     policy = table.policy
     if min(policy.max_segments, policy.max_bytes, policy.max_age_seconds) < 0:
         raise ModelError(f"{table.name}: a storage limit is below zero", field="policy")

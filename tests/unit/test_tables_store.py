@@ -182,6 +182,27 @@ def test_a_full_file_gives_way_to_the_next(tmp_path: Path) -> None:
     store.close()
 
 
+def test_small_segments_are_merged_as_far_as_their_table_ages_slowly(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    for number in range(33):
+        store.commit(checked(metrics(number, 1)), NOW_MS)
+        store.close_file()
+        if number == 31:
+            # Merged after a column was added.
+            wider = replace(METRIC, columns=(*METRIC.columns, Column("extra", ColumnType.INT64, nullable=True)))
+            store.register(wider)
+    Keeper(store).keep(NOW_MS)
+    assert [(one.level, one.rows) for one in store.catalog.segments("test.metric")] == [(1, 32), (0, 1)]
+    assert values(store) == numbers(33)
+    assert [row["extra"] for row in stored(store)] == [None] * 33
+    # The marks went along.
+    store.close()
+    (tmp_path / "stats" / "books.json").unlink()
+    store = opened(tmp_path)
+    assert store.mark("test.metric", "p0") == 33
+    store.close()
+
+
 def test_a_view_holds_what_it_saw(tmp_path: Path) -> None:
     store = opened(tmp_path)
     store.commit(checked(metrics(0, 2)), NOW_MS)

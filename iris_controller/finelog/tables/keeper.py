@@ -1,4 +1,4 @@
-"""What happens to the rows of tables in the background: closed files become segments, and the oldest segments go.
+"""What happens to the rows of tables in the background: closed files become segments, those are merged, and the oldest go.
 
 A thread of its own looks every half minute, and when it is woken. Nothing that it fails at loses a row: files stay until all that
 they hold is in segments that the catalog names. Must never hold a lock while it writes a segment.
@@ -7,6 +7,7 @@ they hold is in segments that the catalog names. Must never hold a lock while it
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from threading import Condition, Thread
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from iris_controller.finelog.wal import Loss
 
 if TYPE_CHECKING:
     from iris_controller.finelog.catalog import Segment
+    from iris_controller.finelog.segments import SegmentDamaged
     from iris_controller.finelog.tables.registry import Registered
     from iris_controller.finelog.tables.rowfiles import Extent, RowFile
     from iris_controller.finelog.tables.store import TableStore
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("iris.finelog")
 
 LOOK_SECONDS = 30.0
+MERGED_PART = 4
+"""Rows of at most this part of the age that a table keeps lie in one merged segment: a segment goes as a whole."""
+
+
+class _Stopped(Exception):
+    """The thread is told to end."""
 
 
 class Keeper:
@@ -35,6 +43,8 @@ class Keeper:
         self._wake = Condition()
         self._is_woken = False
         self._is_closed = False
+        self._apart: set[str] = set()
+        """Damaged segments, which are served as far as they can be read."""
         self._thread = Thread(target=self._run, name="finelog-tables-keeper")
 
     def start(self) -> None:
@@ -60,6 +70,8 @@ class Keeper:
             try:
                 self._store.close_file(older_than=FILE_SECONDS)
                 self.keep(time.time_ns() // 1_000_000)
+            except _Stopped:
+                return
             except OSError as error:
                 log.warning("housekeeping of the tables in %s is put off: %s", self._store.folder, error)
             except Exception:
@@ -76,6 +88,9 @@ class Keeper:
         try:
             for file in self._store.closed_files():
                 self._seal(file)
+            for name in self._store.tables:
+                while self._merge(name):
+                    pass
         finally:
             for name in self._store.tables:
                 self._retain(name, now_ms)
@@ -97,8 +112,11 @@ class Keeper:
         self._store.forget_file(file)
 
     def _seal_table(self, file: RowFile, registered: Registered, extents: list[Extent]) -> None:
+        import pyarrow.compute as pc
+
         from iris_controller.finelog.segments import write_segment
         from iris_controller.finelog.tables.columns import layout_of, rows_to_arrow
+        from iris_controller.finelog.verify import verify
 
         table = registered.table
         batches = []
@@ -114,9 +132,52 @@ class Keeper:
             return
         folder = self._store.catalog.make_folder(table.name)
         covers = (extents[0].first_seq, extents[-1].last_seq)
-        segment = write_segment(folder, layout_of(table), rows_to_arrow(table, batches), covers=covers, marks=marks)
+        rows = rows_to_arrow(table, batches)
+        segment = write_segment(folder, layout_of(table), rows, covers=covers, marks=marks)
+        # Read back before the file goes that it was made of.
+        verify(folder / segment.name, rows.num_rows, pc.sum(rows["seq"]).as_py())
         if not self._store.add_segment(registered, segment):
             (folder / segment.name).unlink(missing_ok=True)
+
+    def _merge(self, name: str) -> bool:
+        """Merges some segments of a table; False if there is nothing to merge."""
+        registered = self._store.registered(name)
+        segments = self._store.catalog.segments(name)
+        if registered is None or len(segments) < 2:
+            return False
+        from iris_controller.finelog import compaction
+        from iris_controller.finelog.segments import SegmentDamaged
+        from iris_controller.finelog.tables.columns import layout_of
+
+        inputs = compaction.plan(segments, apart=self._apart)
+        span_ms = registered.table.policy.max_age_seconds * 1000 // MERGED_PART
+        if not inputs or (span_ms and inputs[-1].created_ms - inputs[0].created_ms > span_ms):
+            return False
+        folder = self._store.catalog.folder_of(name)
+        try:
+            merged = compaction.merge(folder, layout_of(registered.table), inputs, self._pause, self._set_apart)
+        except SegmentDamaged as damage:
+            if self._apart.isdisjoint(segment.name for segment in inputs):
+                log.error("%s, just written: %s is not merged", damage, name)
+                return False
+            return True
+        if not self._store.replace_segments(registered, merged, inputs):
+            (folder / merged.name).unlink(missing_ok=True)
+        return True
+
+    def _set_apart(self, name: str, damage: SegmentDamaged) -> None:
+        log.error("%s; it is left out of merges", damage)
+        self._apart.add(name)
+
+    def _pause(self, seconds: float) -> None:
+        """Rests as long as it worked, so that neither pushes nor reads feel it."""
+        if threading.current_thread() is not self._thread:
+            return
+        with self._wake:
+            if not self._is_closed:
+                self._wake.wait(min(seconds, 0.1))
+            if self._is_closed:
+                raise _Stopped
 
     def _retain(self, name: str, now_ms: int) -> None:
         registered = self._store.registered(name)

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from iris_controller.finelog import opening
 from iris_controller.finelog.records import pack
 from iris_controller.finelog.tables import books as ledgers
-from iris_controller.finelog.tables import registry, rowfiles
+from iris_controller.finelog.tables import recovery, registry, rowfiles
 from iris_controller.finelog.tables.admission import Rows, admit, no_table
-from iris_controller.finelog.tables.books import Book, Books
+from iris_controller.finelog.tables.books import Book
 from iris_controller.finelog.tables.registry import Registered
 from iris_controller.finelog.tables.rowfiles import Extent, RowFile
 from iris_controller.finelog.wal import AppendFile, Loss, Sync, file_name
@@ -88,8 +88,8 @@ class TableStore:
         self._changing = RLock()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._marker = opening.identity(folder)
-        self._registered = self._load_registry()
-        self.books = self._load_books()
+        self._registered = recovery.load_registry(folder)
+        self.books = recovery.load_books(folder, catalog)
         self._files: tuple[RowFile, ...] = ()
         self._append: AppendFile | None = None
         self._started_at = 0.0
@@ -337,6 +337,15 @@ class TableStore:
             self.catalog.commit(registered.table.name, add=[segment])
             return True
 
+    def replace_segments(self, registered: Registered, merged: Segment, inputs: Sequence[Segment]) -> bool:
+        """The catalog names the merged one instead of its inputs, unless they are gone. Raises OSError."""
+        name = registered.table.name
+        with self._changing:
+            if not set(inputs) <= set(self.catalog.segments(name)):
+                return False
+            self.catalog.commit(name, add=[merged], remove=inputs)
+            return True
+
     def forget_file(self, file: RowFile) -> None:
         """All rows of the oldest file are in segments: it goes. Raises OSError."""
         with self._lock:
@@ -378,49 +387,11 @@ class TableStore:
 
     # Opening -----------------------------------------------------------------------------------------------------
 
-    def _load_registry(self) -> dict[str, Registered]:
-        try:
-            return registry.load(self.folder) or {}
-        except registry.RegistryDamaged as error:
-            aside = self.folder / f"{registry.FILE_NAME}.damaged"
-            (self.folder / registry.FILE_NAME).rename(aside)
-            log.error(
-                "%s; it is kept as %s, and tables other than iris.* come back when registered again", error, aside
-            )
-            return {}
-
-    def _load_books(self) -> Books:
-        try:
-            found = ledgers.load(self.folder)
-        except ledgers.BooksDamaged as error:
-            log.error("%s; how far producers got is read from the segments", error)
-            found = None
-        if found is None:
-            found = self._books_of_segments()
-        newest = [self.catalog.segments(name)[-1].last_seq for name in self.catalog.tables()]
-        found.next_seq = max([found.next_seq, *(seq + 1 for seq in newest)])
-        return found
-
-    def _books_of_segments(self) -> Books:
-        found = Books()
-        for name in self.catalog.tables():
-            from iris_controller.finelog.segments import SegmentDamaged, read_footer
-
-            for segment in self.catalog.segments(name):
-                try:
-                    footer = read_footer(self.catalog.folder_of(name) / segment.name)
-                except (SegmentDamaged, OSError) as error:
-                    log.error("%s: a producer may store its rows of %s again", error, name)
-                    continue
-                for producer, number in footer.marks.items():
-                    found.of(name).note(producer, number, segment.last_seq)
-        return found
-
     def _load_files(self) -> None:
         books = self.books
         vouched = (books.last_file, books.synced)
         # In segments up to here, though the file was not removed any more.
-        sealed = {name: self.catalog.segments(name)[-1].last_seq for name in self.catalog.tables()}
+        sealed = {name: segments[-1].last_seq for name in self._registered if (segments := self.catalog.segments(name))}
 
         def take(_: RowFile, extent: Extent, batch: stats_pb2.RowBatch) -> None:
             one = self._registered.get(extent.table)
