@@ -83,6 +83,8 @@ class FakeController:
         self.heartbeat_ms = 200
         self.stats = FakeStats()
         self.stats_interval_ms = 0
+        self.profile_interval_ms = 0
+        self.captures: list[worker_pb2.ProfileCapture] = []
         self.acknowledge = True
         self.refuse_lines = False
         self.greet = True
@@ -93,6 +95,7 @@ class FakeController:
         self._stream: _Stream | None = None
         self._changed = asyncio.Condition()
         self._replies: dict[int, asyncio.Future[worker_pb2.WorkerReply]] = {}
+        self._parts: dict[int, bytes] = {}
 
     @property
     def url(self) -> str:
@@ -231,6 +234,12 @@ class FakeController:
         self._stream.out.put_nowait(worker_pb2.AttachResponse(request=request))
         return await future
 
+    def give_up(self, request: worker_pb2.WorkerRequest) -> None:
+        """Says that nobody waits for the answer to `request` any more."""
+        assert self._stream is not None
+        told = worker_pb2.WorkerRequest(give_up=request.request_id)
+        self._stream.out.put_nowait(worker_pb2.AttachResponse(request=told))
+
     # What is seen -------------------------------------------------------------------------------------------------
 
     async def until(self, true: Callable[[], Any], timeout_s: float = 20.0) -> None:
@@ -302,6 +311,7 @@ class FakeController:
             dead_after_ms=10_000,
             heartbeat_ms=self.heartbeat_ms,
             stats_interval_ms=self.stats_interval_ms,
+            profile_interval_ms=self.profile_interval_ms,
             log_addresses=self.log_addresses,
         )
         yield worker_pb2.AttachResponse(welcome=welcome)
@@ -334,7 +344,17 @@ class FakeController:
             case "heartbeat":
                 self.heartbeats.append(message.heartbeat)
             case "reply":
-                self._replies[message.reply.request_id].set_result(message.reply)
+                self._replied(message.reply)
+            case "capture":
+                self.captures.append(message.capture)
+
+    def _replied(self, reply: worker_pb2.WorkerReply) -> None:
+        if reply.HasField("profile"):
+            parts = self._parts.get(reply.request_id, b"") + reply.profile.data
+            self._parts[reply.request_id] = reply.profile.data = parts
+            if not reply.profile.last:
+                return
+        self._replies[reply.request_id].set_result(reply)
 
     async def _get_bundle(
         self, request: worker_pb2.GetBundleRequest, context: Any
