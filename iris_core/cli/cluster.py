@@ -13,6 +13,7 @@ from iris_core.cli.options import headers_option, output_option
 if TYPE_CHECKING:
     from iris_core.cli.session import Session
     from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+    from iris_core.wire.gen.iris.v1.pipeline_pb2 import GetPipelineHealthResponse
 
 COMMANDS = {
     "list": Lazy("iris_core.cli.cluster:list_clusters", "List the clusters that --cluster knows."),
@@ -65,7 +66,7 @@ def list_clusters(how: str, no_headers: bool) -> None:
 @click.pass_obj
 def status(session: Session, how: output.Format) -> int:
     """Show whether the controller answers, its version, its workers and what waits; exit 1 when it does not answer."""
-    from iris_core.cli import describing, reads
+    from iris_core.cli import describing, pipeline, reads
     from iris_core.cli.listings import WORKER_LIST
     from iris_core.contracts import ConnectFailed
     from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
@@ -83,6 +84,7 @@ def status(session: Session, how: output.Format) -> int:
         raise
     workers = session.client.call("ControllerService/ListWorkers", pb.ListWorkersRequest(), pb.ListWorkersResponse)
     groups = _scale_groups(session)
+    logs = None if session.checkpoint else pipeline.ask(session, "")
     if how == "json":
         fields = describing.as_object(found)
         output.line(
@@ -91,12 +93,13 @@ def status(session: Session, how: output.Format) -> int:
                     **fields,
                     "url": session.target.url,
                     "scale_groups": groups,
+                    "log_pipeline": describing.as_object(logs) if logs is not None else None,
                     "workers": [WORKER_LIST.object(row) for row in workers.workers],
                 }
             )
         )
         return 0
-    output.write(_status_text(found, session.target.url, live=not session.checkpoint))
+    output.write(_status_text(found, session.target.url, live=not session.checkpoint, logs=logs))
     if groups:
         output.write(_groups_text(groups))
     if workers.workers:
@@ -136,7 +139,10 @@ def _groups_text(groups: list[dict[str, object]]) -> str:
     return render(columns, [[str(value) for value in group.values()] for group in groups])
 
 
-def _status_text(found: pb.GetClusterStatusResponse, url: str, *, live: bool) -> str:
+def _status_text(
+    found: pb.GetClusterStatusResponse, url: str, *, live: bool, logs: GetPipelineHealthResponse | None
+) -> str:
+    from iris_core.cli.pipeline import summary
     from iris_core.live.columns import age
     from iris_core.model.text import one_line
 
@@ -163,6 +169,8 @@ def _status_text(found: pb.GetClusterStatusResponse, url: str, *, live: bool) ->
         ("Slices", slices),
         ("Jobs", jobs or "none"),
         ("Tasks", tasks or "none"),
+        *([("Logs", summary(logs))] if logs is not None else []),
         *(("Problem", problem) for problem in found.problems),
+        *(("Problem", problem) for problem in (logs.problems if logs is not None else ())),
     ]
     return "".join(f"{name + ':':<11}{one_line(value)}\n" for name, value in rows if value)

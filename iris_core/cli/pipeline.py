@@ -6,7 +6,7 @@ once, and a controller that cannot say costs nothing. Must never turn a log comm
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from iris_core.contracts import IrisError
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from iris_core.cli.log_subject import Standing, Subject
     from iris_core.cli.session import Session
     from iris_core.wire.gen.iris.v1.pipeline_pb2 import GetPipelineHealthResponse
+
+BEHIND_MS: Final = 2_000
+"""A line that waits longer is worth counting; shipping takes well under a second."""
 
 
 def ask(session: Session, target: str) -> GetPipelineHealthResponse | None:
@@ -64,3 +67,27 @@ def say_how_it_is(session: Session, subject: Subject) -> None:
     found = ask(session, subject.id)
     for problem in found.problems if found is not None else ():
         session.diagnostics.warn(problem)
+
+
+def summary(found: GetPipelineHealthResponse) -> str:
+    """The log store and the shipping in one line: `serving, 1.2GB of 21.5GB on disk, last line 3s ago, no worker is behind`."""
+    from iris_core.live.columns import age
+    from iris_core.model.quantities import format_duration, format_size
+
+    store = found.store
+    words = [store.state or "unknown"]
+    if store.state != "down":
+        words.append(f"{format_size(store.disk_bytes)} of {format_size(store.max_bytes)} on disk")
+        if store.last_line_at_ms:
+            words.append(f"last line {age(store.last_line_at_ms, found.now_ms)} ago")
+        if store.damaged_lines:
+            words.append(f"{store.damaged_lines:,} lines lost to damage")
+    behind = [worker for worker in found.workers if worker.shipper.lag_ms >= BEHIND_MS]
+    if behind:
+        longest = max(worker.shipper.lag_ms for worker in behind)
+        words.append(f"{len(behind)} of {len(found.workers)} workers behind, up to {format_duration(longest)}")
+    elif found.workers:
+        words.append("no worker is behind")
+    if lost := sum(worker.shipper.lost_lines for worker in found.workers):
+        words.append(f"{lost:,} lines lost before they were stored")
+    return ", ".join(words)

@@ -135,10 +135,14 @@ def logs(
 
     lines, account = reader.last(max_lines)
     write(lines)
-    if account.reasons and account.matched > account.shown and not follow:
+    if account.reasons and not follow:
+        of = f" of {'' if account.exact else 'at least '}{account.matched:,}" if account.matched > account.shown else ""
+        why = "; ".join(reason for reason in account.reasons if not reason.startswith("the last "))
         session.diagnostics.note(
-            f"the last {account.shown} of {'' if account.exact else 'at least '}{account.matched} matching lines; --max-lines N shows more"
+            f"the last {account.shown:,}{of} matching lines{f' ({why})' if why else ''}; --max-lines N shows more"
         )
+    if not account.shown:
+        _say_nothing(session, request.source, is_filtered=bool(level or substring))
     if not follow:
         return
     from iris_core.cli.log_lines import ordered
@@ -151,3 +155,19 @@ def logs(
         cursor = answer.cursor
         write(ordered(answer.entries))
         time.sleep(max(0.0, 0.1 - (time.monotonic() - began)))
+
+
+def _say_nothing(session: Session, source: str, *, is_filtered: bool) -> None:
+    """Tells on standard error why there is no line."""
+    from iris_core.cli.pipeline import ask
+
+    found = ask(session, "")
+    problems = list(found.problems) if found is not None else []
+    worker_id = source.rpartition("/")[2] if source != CONTROLLER else ""
+    if worker_id and found is not None:
+        if worker_id not in [worker.worker_id for worker in found.workers]:
+            session.diagnostics.note(f"there is no worker {worker_id} now, and no line of it matches")
+            return
+        problems = [problem for problem in problems if problem.startswith(("the log store", f"worker {worker_id} "))]
+    said = "no line matches" if is_filtered else "no line is kept"
+    session.diagnostics.note(f"{source}: {said}" + (f" ({'; '.join(problems)})" if problems else ""))

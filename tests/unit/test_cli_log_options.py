@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from iris_core.cli.moments import Moment, parse_moment
 from iris_core.contracts import ConnectFailed
 from iris_core.wire.gen.iris.v1 import common_pb2 as common
+from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 from iris_core.wire.gen.iris.v1 import logs_pb2, pipeline_pb2
 from tests.unit.cli_world import T0, World
 
@@ -323,3 +324,48 @@ def test_the_scope_stays_that_of_the_command(world: World) -> None:
     query = world.client.called("OpenLogView")[-1].query
     assert (query.source, query.match_scope, query.no_children) == ("/u/j", common.MATCH_SCOPE_PREFIX, True)
     assert (query.min_level, query.min_incarnation) == (common.LOG_LEVEL_ERROR, T0)
+
+
+def test_the_state_of_the_cluster_has_a_line_about_its_logs(world: World) -> None:
+    world.client.answer("ListWorkers", pb.ListWorkersResponse())
+    world.client.cluster.pipeline = pipeline_pb2.GetPipelineHealthResponse(
+        store=pipeline_pb2.StoreHealth(
+            state="serving", disk_bytes=3 << 30, max_bytes=20 << 30, last_line_at_ms=T0, damaged_lines=7
+        ),
+        workers=[
+            pipeline_pb2.WorkerPipeline(
+                worker_id="w0", attached=True, shipper=shipper(lag_ms=12_000, lost_lines=5, waiting_bytes=1)
+            ),
+            pipeline_pb2.WorkerPipeline(worker_id="w1", attached=True, shipper=shipper()),
+        ],
+        problems=["worker w0 is 12 s behind with its log lines"],
+        now_ms=T0 + 3_000,
+    )
+    done = world.cli("cluster", "status")
+    rows = dict(line.split(":", 1) for line in done.out.splitlines() if ":" in line)
+    assert rows["Logs"].strip() == (
+        "serving, 3.22GB of 21.5GB on disk, last line 3s ago, 7 lines lost to damage, 1 of 2 workers behind, up to 12s,"
+        " 5 lines lost before they were stored"
+    )
+    assert rows["Problem"].strip() == "worker w0 is 12 s behind with its log lines"
+    shown = json.loads(world.cli("cluster", "status", "-o", "json").out)["log_pipeline"]
+    assert (shown["store"]["state"], len(shown["workers"])) == ("serving", 2)
+
+
+def test_a_process_log_without_lines_says_why(world: World) -> None:
+    world.client.cluster.pipeline = pipeline_pb2.GetPipelineHealthResponse(
+        workers=[pipeline_pb2.WorkerPipeline(worker_id="w0")],
+        problems=["worker w0 is not reachable", "worker w1 lost 3 log lines"],
+    )
+    assert world.cli("process", "logs", "-t", "/system/worker/nope").err == (
+        "there is no worker nope now, and no line of it matches\n"
+    )
+    assert world.cli("process", "logs", "-t", "/system/worker/w0", "--level", "ERROR").err == (
+        "/system/worker/w0: no line matches (worker w0 is not reachable)\n"
+    )
+    world.client.cluster.log("/system/controller", "one", "two event=x", "three event=x")
+    done = world.cli("process", "logs", "--substring", "event=x", "--max-lines", "1")
+    assert (done.out, done.err) == (
+        "[00:00:00] three event=x\n",
+        "the last 1 of at least 2 matching lines; --max-lines N shows more\n",
+    )
