@@ -199,6 +199,7 @@ def line_object(line: Line) -> dict[str, object]:
     fields: dict[str, object] = {
         "seq": line.seq,
         "time": iso(line.epoch_ms),
+        "epoch_ms": line.epoch_ms,
         "key": line.key,
         "task": line.task,
         "attempt": line.attempt,

@@ -37,17 +37,22 @@ class Tone(StrEnum):
     BAD = "bad"
 
 
+FIRST_S: Final = -62_135_596_800
+LAST_S: Final = 253_402_300_799
+"""The years 1 to 9999: what a date can say. A line carries the time of whatever clock its worker has."""
+
+
 def iso(epoch_ms: int) -> str | None:
-    """The time as machines read it, `2026-01-31T12:00:00.123Z`; None for 0, which means "not yet"."""
-    if not epoch_ms:
-        return None
+    """The time as machines read it, `2026-01-31T12:00:00.123Z`; None for 0, which means "not yet", and for a clock gone mad."""
     seconds, ms = divmod(epoch_ms, 1000)
+    if not epoch_ms or not FIRST_S <= seconds <= LAST_S:
+        return None
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{ms:03d}Z"
 
 
 def when(epoch_ms: int) -> str:
     """The time as a person reads it, in UTC to the second."""
-    if not epoch_ms:
+    if not epoch_ms or not FIRST_S <= epoch_ms // 1000 <= LAST_S:
         return NOTHING
     return datetime.fromtimestamp(epoch_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 

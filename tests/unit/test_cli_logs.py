@@ -179,6 +179,14 @@ def test_json_lines_have_the_original_text_and_bytes(world: World) -> None:
     assert row["time"] == "2026-01-01T00:00:00.000Z"
 
 
+@pytest.mark.parametrize("ms", [-(2**62), -1, 1, 4_000_000_000_000, 253_402_300_800_000, 2**62])
+def test_a_line_of_any_clock_is_shown(world: World, ms: int) -> None:
+    world.client.cluster.lines.append(stored(1, "/u/j/0:0", ms, "text"))
+    assert world.cli("job", "logs", "/u/j").out.endswith("] task=/u/j/0 attempt=0 | text\n")
+    row = json.loads(world.cli("job", "logs", "/u/j", "-o", "jsonl").out)
+    assert (row["text"], row["epoch_ms"]) == ("text", ms)
+
+
 def test_saving_keeps_every_byte(world: World, tmp_path: Path) -> None:
     world.client.cluster.lines.append(stored(1, "/u/j/0:0", T0, "a\ufffd", raw=b"a\xff\x1b[2J"))
     world.client.cluster.lines.append(stored(2, "/u/j/0:0", T0, "", partial=False))

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from iris_controller.finelog import query as queries
 from iris_controller.finelog import views
+from iris_controller.finelog.catalog import LOG
 from iris_controller.finelog.context import around, entries_of
 from iris_controller.finelog.export import Exporter
 from iris_controller.finelog.finding import Find
 from iris_controller.finelog.numbers import BREAKS, CONTEXT, Numbers
 from iris_controller.finelog.store import Store
+from iris_controller.finelog.upkeep import Upkeep
 from iris_controller.finelog.views import View
 from iris_core.model.regex import compile_content_regex
 from iris_core.wire.gen.iris.v1 import logs_pb2
@@ -275,6 +277,39 @@ def test_what_retention_took_is_said_to_be_gone_and_the_rest_keeps_its_numbers(t
     assert found[-1].line.data == "line 599"
     fresh = view_of(store, "/u/j/0:0")
     assert "removed by retention" in fresh.state().capped_reason
+    store.close()
+
+
+def test_a_view_is_the_same_while_its_lines_become_segments_and_those_are_merged(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store", file_limit=3_000)
+    for first in range(0, 300, 20):
+        put(
+            store,
+            numbered(20, first=first, at_ms=NOW_MS + first),
+            numbered(20, first=first, key="/u/j/1:0", producer="p1", at_ms=NOW_MS + first),
+        )
+    view = view_of(store, "/u/j", match_scope=PREFIX, regex="[37]$", context=1)
+    before = lines_of(view)
+    assert len(before) > 300
+    find = Find(view, None, "17")
+    run(find.advance())
+    hits = find.total
+    upkeep = Upkeep(store, targets=(6_000, 15_000))
+    while upkeep.convert():
+        assert lines_of(view, 50, 20) == before[50:70]
+    assert store.catalog.segments(LOG)
+    while upkeep.compact():
+        assert lines_of(view, 70, 20) == before[70:90]
+    assert lines_of(view) == before
+    again = Find(view, None, "17")
+    run(again.advance())
+    assert again.total == hits > 0
+    put(store, numbered(7, first=300, at_ms=NOW_MS + 300))
+    run(view.extend(1.0))
+    view.settle(2.0)
+    assert lines_of(view)[: len(before)] == before
+    assert [line.line.number for line in lines_of(view)[len(before) :] if not line.is_context] == [303]
+    assert lines_of(view_of(store, "/u/j", match_scope=PREFIX, regex="[37]$", context=1))[: len(before)] == before
     store.close()
 
 
