@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iris_controller.checkpoint import owner as owners
 from iris_controller.checkpoint.layout import KEEP_MS, SCRATCH, Manifest, folder_of
+from iris_controller.children import Child
 from iris_controller.rpc.errors import RpcError, unavailable
 from iris_controller.rpc.once import Once, remember
 from iris_core.wire.gen.iris.v1 import checkpoints_pb2
@@ -191,16 +192,10 @@ class Checkpoints:
     async def _child(self, **task: Any) -> dict[str, Any]:
         """Runs one; never raises but for cancellation."""
         words = {**task, "remote": self._remote, "claim": self._owner.claim if self._owner is not None else ""}
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "iris_controller.checkpoint.child",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        assert process.stdin is not None and process.stdout is not None
+        try:
+            process = await Child.start([sys.executable, "-m", "iris_controller.checkpoint.child"])
+        except OSError as error:
+            return {"failed": f"its process cannot be started: {error.strerror}"}
         stage, outcome = "start", dict[str, Any]()
         try:
             async with asyncio.timeout(LONGEST_S):
@@ -214,13 +209,10 @@ class Checkpoints:
         except (OSError, ValueError):
             return {"failed": f"its process broke down at the stage {stage!r}"}
         finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-            process.stdin.close()
             with contextlib.suppress(TimeoutError):
                 # One that hangs in the kernel cannot be waited for.
-                await asyncio.wait_for(asyncio.shield(process.wait()), 5.0)
+                async with asyncio.timeout(5.0):
+                    await process.end()
         return outcome or {"failed": f"its process ended at the stage {stage!r}"}
 
     async def close(self) -> None:

@@ -10,12 +10,10 @@ import asyncio
 import contextlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from iris_controller.children import Child
 from iris_controller.store import query_child
-
-if TYPE_CHECKING:
-    from asyncio.subprocess import Process
 
 UNUSED_S: Final = 600.0
 """After so long without a query none is kept ahead."""
@@ -26,7 +24,7 @@ class QueryChildren:
 
     def __init__(self, unused_s: float = UNUSED_S) -> None:
         self._unused_s = unused_s
-        self._spare: Process | None = None
+        self._spare: Child | None = None
         self._used = asyncio.Event()
 
     async def keep_spare(self) -> None:
@@ -50,38 +48,19 @@ class QueryChildren:
     async def ask(self, question: bytes, timeout_s: float) -> bytes:
         """What a child that read the question wrote until its end; nothing, if it was ended. Raises TimeoutError, OSError."""
         spare, self._spare = self._spare, None
-        process = spare if spare is not None and spare.returncode is None else await _start()
+        child = spare if spare is not None and spare.returncode is None else await _start()
         try:
             async with asyncio.timeout(timeout_s):
-                answer, _ = await process.communicate(question)
-                return answer
+                return await child.communicate(question)
         finally:
-            await _end(process)
+            await child.end()
             self._used.set()
 
     async def _end_spare(self) -> None:
         spare, self._spare = self._spare, None
         if spare is not None:
-            await _end(spare)
+            await spare.end()
 
 
-async def _start() -> Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-I",
-        "-S",
-        str(Path(query_child.__file__)),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env={},
-        cwd="/",
-        start_new_session=True,
-    )
-
-
-async def _end(process: Process) -> None:
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+async def _start() -> Child:
+    return await Child.start([sys.executable, "-I", "-S", str(Path(query_child.__file__))], env={}, cwd="/")

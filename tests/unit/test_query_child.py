@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import sqlite3
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -152,13 +153,13 @@ def test_rows_beyond_the_limit_are_said(database: Path) -> None:
 def test_the_child_inherits_nothing_of_the_environment(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CANARY_TOKEN", "hunter2")
     seen: list[dict[str, str]] = []
-    original = asyncio.create_subprocess_exec
+    original = subprocess.Popen
 
-    async def spy(*words: Any, **options: Any) -> Any:
+    def spy(words: Any, **options: Any) -> Any:
         seen.append(dict(options["env"]))
-        return await original(*words, **options)
+        return original(words, **options)
 
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", spy)
+    monkeypatch.setattr(subprocess, "Popen", spy)
     ask(database, "SELECT 1")
     assert seen == [{}]
     assert "CANARY_TOKEN" in os.environ

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from iris_controller.children import Child
 from iris_controller.rpc import query
 from iris_controller.rpc.errors import RpcError
 from iris_controller.rpc.query import QueryService
@@ -19,7 +20,6 @@ from iris_controller.store.query_child import MEMORY_BYTES
 from iris_core.wire.gen.iris.v1 import controller_pb2
 
 if TYPE_CHECKING:
-    from asyncio.subprocess import Process
     from collections.abc import AsyncIterator, Awaitable, Callable
 
 ANY: Any = None
@@ -28,18 +28,18 @@ QUESTION = json.dumps({"uri": "file::memory:", "sql": "SELECT 7", "max_rows": 1,
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Process]:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Child]:
     """Every process that is started."""
-    found: list[Process] = []
-    original = asyncio.create_subprocess_exec
+    found: list[Child] = []
+    original = Child.start
 
-    async def spy(*words: Any, **options: Any) -> Process:
+    async def spy(*words: Any, **options: Any) -> Child:
         assert options["env"] == {}
-        process = await original(*words, **options)
-        found.append(process)
-        return process
+        child = await original(*words, **options)
+        found.append(child)
+        return child
 
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", spy)
+    monkeypatch.setattr(Child, "start", spy)
     return found
 
 
@@ -64,7 +64,7 @@ async def ask(children: QueryChildren) -> Any:
     return json.loads(await children.ask(QUESTION, DEADLINE_S))["rows"]
 
 
-def test_a_query_takes_the_spare_and_another_one_takes_its_place(started: list[Process]) -> None:
+def test_a_query_takes_the_spare_and_another_one_takes_its_place(started: list[Child]) -> None:
     async def main() -> None:
         children = QueryChildren()
         async with kept(children.keep_spare):
@@ -82,7 +82,7 @@ def test_a_query_takes_the_spare_and_another_one_takes_its_place(started: list[P
     asyncio.run(main())
 
 
-def test_two_at_once_have_a_process_each(started: list[Process]) -> None:
+def test_two_at_once_have_a_process_each(started: list[Child]) -> None:
     async def main() -> None:
         children = QueryChildren()
         async with kept(children.keep_spare):
@@ -95,7 +95,7 @@ def test_two_at_once_have_a_process_each(started: list[Process]) -> None:
     asyncio.run(main())
 
 
-def test_a_spare_that_was_killed_fails_no_query(started: list[Process]) -> None:
+def test_a_spare_that_was_killed_fails_no_query(started: list[Child]) -> None:
     async def main() -> None:
         children = QueryChildren()
         async with kept(children.keep_spare):
@@ -108,7 +108,7 @@ def test_a_spare_that_was_killed_fails_no_query(started: list[Process]) -> None:
     asyncio.run(main())
 
 
-def test_an_unused_spare_goes(started: list[Process]) -> None:
+def test_an_unused_spare_goes(started: list[Child]) -> None:
     async def main() -> None:
         children = QueryChildren(unused_s=0.01)
         async with kept(children.keep_spare):
@@ -119,9 +119,7 @@ def test_an_unused_spare_goes(started: list[Process]) -> None:
     asyncio.run(main())
 
 
-def test_the_spare_has_the_limits_of_any(
-    started: list[Process], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_spare_has_the_limits_of_any(started: list[Child], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         monkeypatch.setattr(query, "SECONDS", 1.0)
         path = tmp_path / "controller.sqlite3"
