@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from iris_core.client.endpoint import parse_url
+from iris_core.client.http_client import HttpClient
+from iris_core.client.logs import Logs
 from tests.integration.local_cluster import LocalCluster
 
 SOAK = os.environ.get("IRIS_SOAK") == "1"
@@ -119,5 +122,8 @@ def test_views_are_served_through_the_controller_s_port(cluster: LocalCluster, w
     exported = cluster.run("rpc", "logs", "export-logs", "--view-id", opened["view_id"])
     last = [json.loads(line) for line in exported.out.splitlines()][-1]
     assert (last["done"], last["lines"]) == (True, "3")
+    with HttpClient(parse_url(cluster.url)) as plain:
+        answers = list(Logs(plain).export(opened["view_id"], 1))
+    assert (answers[-1].done, b"".join(answer.data for answer in answers)) == (True, b"after\nlast\n")
     gone = cluster.run("rpc", "logs", "read-lines", "--view-id", "0" * 32)
     assert (gone.code, "there is no such log view" in gone.err) == (1, True)
