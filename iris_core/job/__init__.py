@@ -5,8 +5,10 @@
     me = job.context()
     with me.serve("shard", me.ports["rpc"]):
         peers = me.find("shard", count=me.num_tasks, timeout_s=60)
+    me.report("step 100 of 1000", "| loss | 2.3 |")
 
-A task may submit, watch, wait for and cancel jobs below its own, and register its endpoints; the controller refuses everything else.
+A task may submit, watch, wait for and cancel jobs below its own, register its endpoints and report its status; the controller refuses
+everything else.
 """
 
 from __future__ import annotations

@@ -124,6 +124,14 @@ class Context:
         values = {"index": str(self.index), **(metadata or {})}
         return Serving(self, name, port, values, lease_s, link)
 
+    def report(self, summary: str, detail: str = "") -> None:
+        """Says how this attempt goes: `summary` one line of Markdown, `detail` as long as 64 KiB. Raises IrisError.
+
+        Operators see the newest in `iris.task_status`; of what is said within a second the last is kept, so it may be called
+        at every step.
+        """
+        self.iris.report(summary, detail)
+
     def find(self, name: str, *, count: int = 1, timeout_s: float = 0.0) -> list[EndpointInfo]:
         """The endpoints of that name in this tree, once there are at least `count` of them, by task.
 

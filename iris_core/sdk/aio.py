@@ -106,6 +106,10 @@ class AsyncIrisClient:
         """As `IrisClient.unregister_endpoint`."""
         return await run_async(self._client, operations.unregister(endpoint_id))
 
+    async def report(self, summary: str, detail: str = "") -> None:
+        """As `IrisClient.report`."""
+        await run_async(self._client, operations.report(summary, detail))
+
     async def run(self, operation: Any) -> Any:
         """Runs one operation of `iris_core.sdk.operations`."""
         return await run_async(self._client, operation)

@@ -116,6 +116,13 @@ class IrisClient:
         """Removes it; False when it was gone. Raises IrisError."""
         return run(self._client, operations.unregister(endpoint_id))
 
+    def report(self, summary: str, detail: str = "") -> None:
+        """Says how the task goes whose token this client has: `summary` one line of Markdown, `detail` as long as 64 KiB.
+
+        Of what is said within a second the last is kept. Raises IrisError.
+        """
+        run(self._client, operations.report(summary, detail))
+
     def run(self, operation: Any) -> Any:
         """Runs one operation of `iris_core.sdk.operations`."""
         return run(self._client, operation)

@@ -23,7 +23,7 @@ from iris_core.sdk.records import (
     task_info,
 )
 from iris_core.sdk.steps import Ask, Operation, Pause
-from iris_core.wire.gen.iris.v1 import common_pb2, endpoints_pb2, logs_pb2
+from iris_core.wire.gen.iris.v1 import common_pb2, endpoints_pb2, logs_pb2, task_status_pb2
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 
 if TYPE_CHECKING:
@@ -232,3 +232,11 @@ def unregister(endpoint_id: str) -> Operation[bool]:
     request = endpoints_pb2.UnregisterEndpointRequest(endpoint_id=endpoint_id, request_id=os.urandom(16).hex())
     answer = yield Ask("ControllerService/UnregisterEndpoint", request, endpoints_pb2.UnregisterEndpointResponse)
     return bool(answer.removed)
+
+
+def report(summary: str, detail: str) -> Operation[None]:
+    """Says how the calling task goes."""
+    request = task_status_pb2.UpdateTaskStatusRequest(
+        summary_md=summary, detail_md=detail, request_id=os.urandom(16).hex()
+    )
+    yield Ask("ControllerService/UpdateTaskStatus", request, task_status_pb2.UpdateTaskStatusResponse)

@@ -15,7 +15,7 @@ from iris_core.contracts import ConnectFailed, IrisError, RpcFailed, UsageFailed
 from iris_core.sdk import EnvironmentSpec, Gone, IrisClient, JobInfo, JobSpec, Missing, ResourceSpec
 from iris_core.sdk.submission import prepare
 from iris_core.sdk.watching import JobWatch
-from iris_core.wire.gen.iris.v1 import common_pb2, endpoints_pb2, logs_pb2
+from iris_core.wire.gen.iris.v1 import common_pb2, endpoints_pb2, logs_pb2, task_status_pb2
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 from providers.fake.sync_client import FakeSyncClient
 
@@ -371,6 +371,7 @@ def test_the_documented_programs_run(client: FakeSyncClient, monkeypatch: pytest
     client.answer("FetchLogs", logs_pb2.FetchLogsResponse())
     client.answer("ListTasks", pb.ListTasksResponse())
     client.answer("RegisterEndpoint", endpoints_pb2.RegisterEndpointResponse())
+    client.answer("UpdateTaskStatus", task_status_pb2.UpdateTaskStatusResponse())
     client.answer("UnregisterEndpoint", endpoints_pb2.UnregisterEndpointResponse(removed=True))
     shard = endpoints_pb2.Endpoint(name="/ada/train/shard", task_id="/ada/train/0", address="127.0.0.1:1")
     client.answer("ListEndpoints", endpoints_pb2.ListEndpointsResponse(endpoints=[shard]))
@@ -388,4 +389,5 @@ def test_the_documented_programs_run(client: FakeSyncClient, monkeypatch: pytest
     scope: dict[str, Any] = {}
     exec(compile(blocks[1], str(DOC), "exec"), scope)
     assert scope["addresses"] == ["127.0.0.1:1"]
+    assert client.called("UpdateTaskStatus")[-1].summary_md == "1 shards serve"
     assert client.called("LaunchJob")[-1].name == "/ada/train/eval"
