@@ -19,27 +19,28 @@ if TYPE_CHECKING:
 
     from iris_controller.finelog.query import Query
 
-COLUMNS = ("data", "part", "seam")
-"""What `matches` looks at."""
-
 
 def matches(query: Query, batch: Any) -> Any:
-    """A mask (`pyarrow.BooleanArray`) of the rows of a `RecordBatch` with `COLUMNS` that match."""
-    found = None
-    data, seams = batch.column("data"), batch.column("seam")
-    has_seams = seams.null_count < len(seams)
+    """A mask (`pyarrow.BooleanArray`) of the rows of a `RecordBatch` that match.
+
+    It has the column `data`, and `part` and `seam` unless no row is a part of a line.
+    """
+    masks = []
     if text := query.substring:
-        pattern, test = quoted(text), text.__contains__
-        found = _search(data, pattern, test)
-        if has_seams:
-            found = pc.or_(found, _search(seams, pattern, test))
+        masks.append(_matches(batch, quoted(text), text.__contains__))
     if (regex := query.regex) is not None:
-        mask = _search(data, regex.pattern, regex.search)
-        if has_seams:
-            is_part = pc.greater(batch.column("part"), 0)
-            mask = pc.or_(mask, pc.and_(is_part, _search(seams, regex.pattern, regex.search)))
-        found = mask if found is None else pc.and_(found, mask)
-    return pa.repeat(True, len(data)) if found is None else found
+        masks.append(_matches(batch, regex.pattern, regex.search))
+    if not masks:
+        return pa.repeat(True, batch.num_rows)
+    return masks[0] if len(masks) == 1 else pc.and_(*masks)
+
+
+def _matches(batch: Any, pattern: str, test: Callable[[str], bool]) -> Any:
+    found = _search(batch.column("data"), pattern, test)
+    if "seam" not in batch.schema.names or batch.column("seam").null_count == batch.num_rows:
+        return found
+    is_part = pc.greater(batch.column("part"), 0)
+    return pc.or_(found, pc.and_(is_part, _search(batch.column("seam"), pattern, test)))
 
 
 def quoted(text: str) -> str:

@@ -113,7 +113,7 @@ class Query:
         """The part of `line_test` that looks at the text."""
         tests: list[Callable[[logs_pb2.LogEntry], bool]] = []
         if substring := self.substring:
-            tests.append(lambda line: substring in line.data or substring in line.seam)
+            tests.append(lambda line: substring in line.data or (bool(line.part) and substring in line.seam))
         if (regex := self.regex) is not None:
             tests.append(lambda line: regex.search(line.data) or (bool(line.part) and regex.search(line.seam)))
         return _all(tests)

@@ -420,10 +420,10 @@ class SegmentFile:
         return table.combine_chunks().to_batches()[0]
 
     def has_none(self, group: int, column: str) -> bool:
-        """Whether a column of truth values is known to be False in all of a row group."""
+        """Whether a column is known to be False or 0 in all of a row group."""
         place = self.footer.schema.get_field_index(column)
-        statistics = self.footer.metadata.row_group(group).column(place).statistics
-        return statistics is not None and statistics.has_min_max and statistics.max is False
+        told = self.footer.metadata.row_group(group).column(place).statistics
+        return told is not None and told.has_min_max and not told.min and not told.max
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
         """Every row group, in order. Raises SegmentDamaged, OSError."""

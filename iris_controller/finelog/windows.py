@@ -241,18 +241,19 @@ class SegmentScan:
             self._pass_over(window, group, runs, pieces, low, high)
             return
         searches = query.filters_content
-        columns = {"seq"}
-        if any(piece.by_owner for piece in pieces):
-            columns |= {"incarnation", "attempt_uid"}
-        if any(piece.by_bounds for piece in pieces):
-            columns |= {"epoch_ms", "level"}
-        if searches:
-            columns |= {*matching.COLUMNS, "partial"}
-            if any(piece.has_gaps for piece in pieces):
-                columns |= {"gap", "epoch_ms"}
-        else:
+        has_gaps = any(piece.has_gaps for piece in pieces)
+        has_parts = not (self._file.has_none(group, "part") and self._file.has_none(group, "partial"))
+        columns = _tested(pieces)
+        if not searches:
             columns |= set(SHOWN)
+        else:
+            columns.add("data")
+            if has_gaps:
+                columns |= {"seq", "gap", "epoch_ms"}
+            if has_parts:
+                columns |= {"seq", "part", "partial", "seam"}
         batch = self._file.read(group, sorted(columns))
+        seqs = self._seqs(group, runs, pieces, low, high)
         chosen: list[Any] = []
         every_place = pc.indices_nonzero(pa.repeat(True, batch.num_rows))
         for piece in pieces:
@@ -260,11 +261,12 @@ class SegmentScan:
             at = every_place.slice(piece.start, piece.rows)
             mask, passed = self._masks(piece, rows, low, high)
             looked, looked_at = (rows, at) if passed is None else (rows.filter(passed), at.filter(passed))
-            window.looked.append(looked.column("seq"))
+            window.looked.append(looked.column("seq") if "seq" in columns else Unread(piece.rows, partial(seqs, piece)))
             if searches:
-                hits = matching.matches(query, looked.select(list(matching.COLUMNS)))
+                hits = matching.matches(query, looked)
                 looked_at = looked_at.filter(hits)
-                window.parts.append(looked.column("seq").filter(looked.column("partial")))
+                if has_parts:
+                    window.parts.append(looked.column("seq").filter(looked.column("partial")))
                 if piece.has_gaps:
                     self._note_gaps(window, rows, at, mask, looked_at)
             chosen.append(looked_at)
@@ -287,15 +289,17 @@ class SegmentScan:
         self, window: Window, group: int, runs: list[Run], pieces: list[_Piece], low: int, high: int
     ) -> None:
         """Counts rows that would have been searched, and reads no more than that takes."""
-        columns = ["seq"]
-        if any(piece.by_owner for piece in pieces):
-            columns += ["incarnation", "attempt_uid"]
-        if any(piece.by_bounds for piece in pieces):
-            columns += ["epoch_ms", "level"]
+        seqs = self._seqs(group, runs, pieces, low, high)
+        for piece in pieces:
+            is_plain = not (piece.by_seq or piece.by_owner or piece.by_bounds)
+            window.looked.append(Unread(piece.rows, partial(seqs, piece)) if is_plain else seqs(piece))
+
+    def _seqs(self, group: int, runs: list[Run], pieces: list[_Piece], low: int, high: int) -> Callable[[_Piece], Any]:
+        """Tells the seqs of the rows of a piece that are searched; those that cannot be read are not among them."""
 
         @cache
         def batch() -> Any:
-            return self._file.read(group, columns)
+            return self._file.read(group, sorted({"seq", *_tested(pieces)}))
 
         def seqs(piece: _Piece) -> Any:
             try:
@@ -306,11 +310,7 @@ class SegmentScan:
             _, passed = self._masks(piece, rows, low, high)
             return rows.column("seq") if passed is None else rows.column("seq").filter(passed)
 
-        for piece in pieces:
-            if piece.by_seq or piece.by_owner or piece.by_bounds:
-                window.looked.append(seqs(piece))
-            else:
-                window.looked.append(Unread(piece.rows, partial(seqs, piece)))
+        return seqs
 
     def _masks(self, piece: _Piece, rows: Any, low: int, high: int) -> tuple[Any, Any]:
         """Which rows are wanted by seq, key and attempt, and which of them pass the bounds as well; None is all of them."""
@@ -433,6 +433,18 @@ class _Best:
         place = SHOWN.index("raw")
         columns[place] = [raw or b"" for raw in columns[place]]
         return list(map(Line._make, zip(*columns, strict=True)))
+
+
+def _tested(pieces: list[_Piece]) -> set[str]:
+    """The columns by which rows are left out before their text is looked at."""
+    columns: set[str] = set()
+    if any(piece.by_owner for piece in pieces):
+        columns |= {"seq", "incarnation", "attempt_uid"}
+    if any(piece.by_bounds for piece in pieces):
+        columns |= {"seq", "epoch_ms", "level"}
+    if any(piece.by_seq for piece in pieces):
+        columns.add("seq")
+    return columns
 
 
 def _count_between(seqs: Any, low: int, high: int) -> int:

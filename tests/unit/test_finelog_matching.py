@@ -65,7 +65,7 @@ PATTERNS = st.one_of(
 
 def batch_of(lines: list[logs_pb2.LogEntry]) -> pa.RecordBatch:
     rows = Rows()
-    rows.add(logs_pb2.LogBatch(producer="p", key="/u/j/0:0", entries=lines), 1, 1)
+    rows.add(logs_pb2.LogBatch(producer="p", key="/u/j/0:0", entries=lines).SerializeToString(), 1)
     return rows.take().combine_chunks().to_batches()[0]
 
 
