@@ -46,13 +46,13 @@ def batch_of(table: Table, producer: str, first_number: int, rows: Sequence[Mapp
 
     Raises ModelError: a column is not of the table, a value does not fit, or a required one is missing.
     """
-    named = {column.name for column in table.columns}
-    for row in rows:
-        for name in row:
-            if name not in named:
-                raise ModelError(f"{table.name} has no column {shown(name)}", field=name)
+    used: set[str] = set().union(*rows)
+    for name in used.difference(column.name for column in table.columns):
+        raise ModelError(f"{table.name} has no column {shown(name)}", field=name)
     batch = stats_pb2.RowBatch(table=table.name, producer=producer, first_number=first_number, rows=len(rows))
     for column in table.columns:
+        if column.nullable and column.name not in used:
+            continue
         values = [row.get(column.name) for row in rows]
         nulls = [place for place, value in enumerate(values) if value is None]
         if nulls and not column.nullable:
