@@ -17,6 +17,7 @@ from iris_controller.scheduling.waiting import queue
 from iris_controller.state.budgets import budget_user
 from iris_core.wire.convert import band_to_wire, constraint_to_wire, resources_to_wire
 from iris_core.wire.gen.iris.v1 import controller_pb2
+from iris_core.wire.raw import delimited, tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 QUEUE_DEFAULT, QUEUE_MOST = 200, 10_000
 RUNNING_DEFAULT, RUNNING_MOST = 50_000, 200_000
+
+_BUCKET = tag(controller_pb2.GetSchedulerStateResponse, "running_buckets")
+_WORKER = tag(controller_pb2.RunningBucket, "worker_id")
 
 Running = tuple["Job", dict[tuple["PriorityBand", str], int]]
 
@@ -73,7 +77,7 @@ def _fill(
     running: Sequence[Running],
     most_running: int,
 ) -> bytes:
-    # There may be tens of thousands of buckets; set one by one, their fields cost half of what they cost as arguments.
+    # There may be thousands of buckets; set one by one, their fields cost half of what they cost as arguments.
     for bucket in waiting:
         response.total_pending += bucket.count
         pending = response.pending_buckets.add()
@@ -96,17 +100,24 @@ def _fill(
             reason=reason,
         )
     response.queue_capped = len(waiting) > len(reasons)
-    left = most_running
-    for job, buckets in sorted(running, key=lambda found: found[0].job_id):
-        user = budget_user(job)
-        for (band, worker_id), count in sorted(buckets.items())[:left]:
-            runs = response.running_buckets.add()
-            runs.band = band_to_wire(band)
-            runs.user_id = user
-            runs.worker_id = worker_id
-            runs.job_id = job.job_id
-            runs.backend_id = BACKEND_ID
-            runs.count = count
-        response.running_capped |= len(buckets) > left
-        left = max(0, left - len(buckets))
-    return response.SerializeToString()
+    response.running_capped = sum(len(buckets) for _, buckets in running) > most_running
+    return response.SerializeToString() + b"".join(_running_buckets(running, most_running))
+
+
+def _running_buckets(running: Sequence[Running], most: int) -> list[bytes]:
+    """The field `running_buckets`, encoded: those of one job differ in their worker alone."""
+    found: list[bytes] = []
+    for job, buckets in sorted(running, key=lambda known: known[0].job_id):
+        alike: dict[tuple[PriorityBand, int], bytes] = {}
+        for (band, worker_id), count in sorted(buckets.items())[: most - len(found)]:
+            rest = alike.get((band, count))
+            if rest is None:
+                rest = alike[(band, count)] = controller_pb2.RunningBucket(
+                    band=band_to_wire(band),
+                    user_id=budget_user(job),
+                    job_id=job.job_id,
+                    backend_id=BACKEND_ID,
+                    count=count,
+                ).SerializeToString()
+            found.append(delimited(_BUCKET, delimited(_WORKER, worker_id.encode()) + rest))
+    return found
