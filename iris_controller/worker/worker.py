@@ -410,6 +410,8 @@ class Worker:
         info.details["enforcement"] = self._enforcement
         info.details["attempts"] = str(len(self._agent.attempts))
         info.details["spool_bytes"] = str(self._spool.size)
+        info.details["stats_rows_waiting"] = str(self._stats.waiting_rows)
+        info.details["stats_rows_lost"] = str(self._stats.lost_rows)
         if self._asked_to_stop.is_set():
             info.details["stopping"] = "true"
         return info
