@@ -115,9 +115,9 @@ class Finelog:
         return self._process is not None
 
     def stub(self, name: str) -> Any:
-        """One method of LogService as gRPC has it."""
+        """One method as gRPC has it, of LogService if none is named."""
         assert self._channel is not None
-        found = method(f"LogService/{name}")
+        found = method(name if "/" in name else f"LogService/{name}")
         return self._channel.unary_unary(
             found.path,
             request_serializer=found.request.SerializeToString,
@@ -125,7 +125,7 @@ class Finelog:
         )
 
     def call(self, name: str, timeout: float = DEADLINE) -> Any:
-        """One method of LogService: request in, response out."""
+        """One method: request in, response out."""
         stub = self.stub(name)
         return lambda request: stub(request, timeout=timeout)
 

@@ -64,6 +64,8 @@ class Books:
     synced: int = 0
     losses: list[list[int]] = field(default_factory=list)
     """First and last seq of acknowledged rows that the disk no longer gives."""
+    restored: str = ""
+    """What to say of rows that were not in the object store when the disk was lost, "" = it never was."""
     tables: dict[str, Book] = field(default_factory=dict)
 
     def note_loss(self, first_seq: int, last_seq: int) -> bool:

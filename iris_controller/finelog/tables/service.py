@@ -84,6 +84,10 @@ class StatsService:
         if self._store.closed_files():
             self._keeper.wake()
 
+    def wake_keeper(self) -> None:
+        """A write-ahead file was closed: it is to become segments now."""
+        self._keeper.wake()
+
     def _mark(self, table: str, producer: str) -> stats_pb2.TableMark:
         return stats_pb2.TableMark(table=table, producer=producer, next_number=self._store.mark(table, producer))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
     from iris_controller.finelog.tables.log_table import LogTable
     from iris_controller.finelog.tables.store import TableStore, TableView
+
+LOOK_SECONDS = 10.0
+"""How long is looked for a damaged file before an error is taken for the statement's own."""
 
 _ENGINE = {
     ColumnType.STRING: "VARCHAR",
@@ -125,3 +129,22 @@ def write_rows(table: Table, batches: list[Any], scratch: Path) -> Path:
     path = scratch / f"{table.name}.parquet"
     pq.write_table(rows_to_arrow(table, batches), path, compression="none", use_dictionary=False)
     return path
+
+
+def first_damaged(files: Iterable[str]) -> str:
+    """The first of the files that cannot be read whole; "" if there is none among those that were looked at in time."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    deadline = time.monotonic() + LOOK_SECONDS
+    for path in files:
+        if time.monotonic() > deadline:
+            break
+        try:
+            with pa.OSFile(path, "rb") as file:
+                opened = pq.ParquetFile(file, page_checksum_verification=True)
+                for group in range(opened.num_row_groups):
+                    opened.read_row_group(group, use_threads=False)
+        except (pa.ArrowException, OSError):
+            return path
+    return ""

@@ -133,8 +133,11 @@ def run(question: dict[str, Any]) -> bytes:
     connection.execute("SET enable_external_access = false")
     for macro in MACROS:
         connection.execute(macro)
-    for name, one in tables.items():
-        _make_view(connection, name, one)
+    try:
+        for name, one in tables.items():
+            _make_view(connection, name, one)
+    except duckdb.Error as error:
+        raise sql_check.StatementRefused("engine", _first_line(error)) from None
     connection.execute("SET lock_configuration = true")
     left = float(question["seconds"]) - (time.monotonic() - started)
     timer = threading.Timer(max(0.01, left), connection.interrupt)
@@ -142,21 +145,29 @@ def run(question: dict[str, Any]) -> bytes:
     timer.start()
     try:
         return _answer(connection, question, sql, tables, started)
-    except (duckdb.InterruptException, duckdb.OutOfMemoryException) as error:
-        is_late = isinstance(error, duckdb.InterruptException)
-        raise LimitReached(
-            f"the query ran longer than {float(question['seconds']):g} s"
-            if is_late
-            else f"the query needs more than the {ENGINE_MIB} MiB of memory that it may use"
-        ) from None
-    except duckdb.PermissionException as error:
-        raise sql_check.StatementRefused("refused", _first_line(error)) from None
-    except duckdb.IOException as error:
-        raise sql_check.StatementRefused("damage", _first_line(error)) from None
     except duckdb.Error as error:
-        raise sql_check.StatementRefused("syntax", _first_line(error), _caret(error, sql)) from None
+        raise _told(error, question) from None
     finally:
         timer.cancel()
+
+
+def _told(error: Any, question: dict[str, Any]) -> Exception:
+    """What an error of the engine means for whoever asked."""
+    import duckdb
+
+    if isinstance(error, duckdb.InterruptException):
+        return LimitReached(f"the query ran longer than {float(question['seconds']):g} s")
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return LimitReached(f"the query needs more than the {ENGINE_MIB} MiB of memory that it may use")
+    if isinstance(error, duckdb.PermissionException):
+        return sql_check.StatementRefused("refused", _first_line(error))
+    theirs = (
+        duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.ConversionException,
+        duckdb.OutOfRangeException, duckdb.NotImplementedException,
+    )  # fmt: skip
+    # Of what is left only whoever can look at the files knows whether one of them is at fault.
+    kind = "syntax" if isinstance(error, theirs) else "engine"
+    return sql_check.StatementRefused(kind, _first_line(error), _caret(error, str(question["sql"])))
 
 
 def _make_view(connection: Any, name: str, one: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from iris_controller.finelog.tables.sources import first_damaged
 from iris_controller.rpc.errors import RpcError, exhausted, invalid
 from iris_core.model.errors import did_you_mean, shown
 from iris_core.wire.gen.iris.v1 import stats_pb2
@@ -78,7 +79,7 @@ class Statements:
                     response = stats_pb2.QueryResponse.FromString(await child.read(said["bytes"]))
                     response.notes.extend(sources.notes)
                     return response
-                damaged = self._damaged(said, sources)
+                damaged = await self._damaged(said, sources)
                 if not damaged or len(left_out) == DAMAGED:
                     raise self._error(said, question)
                 left_out.append(damaged)
@@ -96,14 +97,13 @@ class Statements:
                 await asyncio.shield(entering)
                 await asyncio.shield(loop.run_in_executor(self._executor, opened.__exit__, None, None, None))
 
-    @staticmethod
-    def _damaged(said: dict[str, Any], sources: Sources | None) -> str:
-        """The file that the engine could not read, "" if it is not about one."""
-        if sources is None or said["error"] not in ("damage", "syntax"):
+    async def _damaged(self, said: dict[str, Any], sources: Sources | None) -> str:
+        """The file that the engine could not read, "" if the error is about something else."""
+        if sources is None or said["error"] != "engine":
             return ""
-        message = str(said["message"])
         files = [path for one in sources.tables.values() for path in one.files]
-        return next((path for path in files if path in message), "")
+        named = next((path for path in files if path in str(said["message"])), "")
+        return named or await asyncio.get_running_loop().run_in_executor(self._executor, first_damaged, files)
 
     def _error(self, said: dict[str, Any], question: dict[str, Any]) -> RpcError:
         kind, message, position = said["error"], str(said["message"]), said.get("position")
@@ -129,8 +129,6 @@ class Statements:
             )
         if kind == "fault":
             return RpcError("INTERNAL", f"the query's process failed: {message}", code="query_failed", field="sql")
-        if kind == "damage":
-            return RpcError("DATA_LOSS", f"the query cannot be answered: {message}", code="damage", field="sql")
         return invalid("sql", f"SQL: {message}", code="query_syntax", position=position)
 
 
@@ -174,7 +172,8 @@ class _Child:
                 line = await self._process.stdout.readline()
         except TimeoutError:
             return {"error": "limit", "message": f"the query ran longer than {self._seconds:g} s"}
-        except (ConnectionError, ValueError):
+        except (ConnectionError, ValueError, RuntimeError):
+            # It is gone; the loop says so in more than one way.
             line = b""
         try:
             said = json.loads(line)

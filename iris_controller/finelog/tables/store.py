@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from iris_controller.finelog import opening
 from iris_controller.finelog.records import pack
+from iris_controller.finelog.shipping.owners import Standing
 from iris_controller.finelog.tables import books as ledgers
 from iris_controller.finelog.tables import recovery, registry, rowfiles
 from iris_controller.finelog.tables.admission import Rows, admit, no_table
@@ -93,6 +94,7 @@ class TableStore:
         self._files: tuple[RowFile, ...] = ()
         self._append: AppendFile | None = None
         self._started_at = 0.0
+        self._started_ms = 0
         self._load_files()
         self._register_own(namespaces)
 
@@ -236,6 +238,7 @@ class TableStore:
             started.close()
             raise
         self._append, self._started_at = started, time.monotonic()
+        self._started_ms = time.time_ns() // 1_000_000
         with self._lock:
             # One that never held a row has the name of its successor, and gave way to it.
             self._files = (*(old for old in self._files if old.path != file.path), file)
@@ -319,7 +322,25 @@ class TableStore:
         """What a reader of any table should know of damage."""
         with self._lock:
             rows = sum(last - first + 1 for first, last in self.books.losses)
-        return [f"{rows} acknowledged rows were lost to damage of the disk, of one table or several"] if rows else []
+            notes = [self.books.restored] if self.books.restored else []
+        if rows:
+            notes.append(f"{rows} acknowledged rows were lost to damage of the disk, of one table or several")
+        return notes
+
+    def standing(self) -> Standing:
+        """How far it is, for the shipper."""
+        with self._lock:
+            files = self._files
+            next_seq, sealed = self.books.next_seq, self.books.sealed_seq
+            began_ms = self._started_ms if self._append is not None else 0
+        loose = [file for file in files if file.extents and file.last_seq > sealed]
+        since = [(began_ms if file is files[-1] else 0) or int(file.path.stat().st_mtime * 1000) for file in loose]
+        return Standing(next_seq, sealed, sum(file.size for file in loose), min(since, default=0))
+
+    def accounts(self) -> list[tuple[str, int, int]]:
+        """Each table's missing and removed rows."""
+        with self._lock:
+            return [(name, book.missing_rows, book.removed_rows) for name, book in sorted(self.books.tables.items())]
 
     # For the keeper ----------------------------------------------------------------------------------------------
 
