@@ -68,15 +68,26 @@ class Report:
 
     rows: list[Row] = field(default_factory=list)
 
-    def compare(self, figure: str, what: str, ours: Side, yardstick: Side, at_most: float | None = None) -> None:
-        """`at_most`: the bound on ours ÷ yardstick, by wall time."""
+    def compare(
+        self,
+        figure: str,
+        what: str,
+        ours: Side,
+        yardstick: Side,
+        at_most: float | None = None,
+        *,
+        by_cpu: bool = False,
+    ) -> None:
+        """`at_most`: the bound on ours ÷ yardstick, by wall time, or by processor time."""
         if ours.missing or yardstick.missing:
             ratio, verdict = "–", "–"
         else:
             value = ours.wall_s / yardstick.wall_s
+            if by_cpu and ours.cpu_s is not None and yardstick.cpu_s:
+                value = ours.cpu_s / yardstick.cpu_s
             ratio = f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
             verdict = "–" if at_most is None else holds(value <= at_most)
-        bound = "–" if at_most is None else f"≤ {at_most:g} ×"
+        bound = "–" if at_most is None else f"≤ {at_most:g} ×{' of CPU' if by_cpu else ''}"
         self.add(Row(figure, what, ours.text(), f"{yardstick.name}: {yardstick.text()}", ratio, bound, verdict))
 
     def absolute(self, figure: str, what: str, value: float, unit: str, at_most: float | None = None) -> None:

