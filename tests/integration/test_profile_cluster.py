@@ -100,10 +100,22 @@ def test_a_running_task_is_looked_into(cluster: LocalCluster, busy: str, require
     assert any(frame.name == "very_hot_function" for stack in stacks for frame in stack)
     run(cluster, "process", "profile", "cpu", "-t", busy, "-d", "1", "--format", "flamegraph", "-o", "hot.svg")
     assert "very_hot_function" in (cluster.empty / "hot.svg").read_text()
+
+    kept = json.loads(run(cluster, "profile", "list", "-t", busy, "--type", "cpu", "-o", "json").out)
+    assert [(one["source"], one["format"], one["trigger"]) for one in kept] == [
+        (busy, "flamegraph", "on_demand"),
+        (busy, "speedscope", "on_demand"),
+    ]
+    assert "very_hot_function" in run(cluster, "profile", "get", kept[1]["profile_id"], "-o", "-").out
+    summary = run(cluster, "job", "profile-summary", busy.rpartition("/")[0], "--svg", "job.svg")
+    assert "very_hot_function" in summary.out.split("HOTTEST FUNCTION")[1].splitlines()[1]
+    assert "very_hot_function" in (cluster.empty / "job.svg").read_text()
+    assert "1 of 2 profiles are left out: the format flamegraph holds no stacks" in summary.err
+
     require_service(shutil.which("gdb"), "gdb is not installed")
     run(cluster, "task", "profile", "mem", busy, "-d", "1", "-o", "mem.html")
     assert "allocating_function" in (cluster.empty / "mem.html").read_text()
-    for path in ("hot.svg", "mem.html", name):
+    for path in ("hot.svg", "mem.html", "job.svg", name):
         (cluster.empty / path).unlink()
     run(cluster, "job", "cancel", busy.rpartition("/")[0])
 
