@@ -11,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "behaviour.md").read_text()
-NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py::\w+)`", PAGE)))
+MEASUREMENTS = (ROOT / "docs" / "measurements.md").read_text()
+NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py::\w+)`", PAGE + MEASUREMENTS)))
 SECTIONS = ["1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.7", "1.8", "1.9", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7",
             "2.8", "2.9", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "4.1", "4.2", "4.3", "5", "6.1", "6.3", "6.4"]  # fmt: skip
 HEADS = ("| § |", "| events |", "| invariant |", "| what goes wrong |", "| what comes in |", "| command |")
