@@ -44,6 +44,8 @@ class WalFile:
         """The first seq of the file behind it; None while it grows."""
         self.size = FILE_BYTES
         self.earliest_ms, self.latest_ms = NO_TIME
+        self.began_ms = 0
+        """When its first line was stored, 0 = before this process or not at all yet."""
         self.live: LiveIndex | None = None
 
     @property

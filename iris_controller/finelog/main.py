@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -33,15 +34,38 @@ def main() -> None:
     help="The oldest lines beyond it are removed.",
 )
 @click.option(
+    "--remote",
+    default="",
+    metavar="URL",
+    help="Ship finished segments to this object store (gs://…, file:///…), and restore from it when the data dir is empty.",
+)
+@click.option(
+    "--ship-seconds",
+    type=click.FloatRange(1, 86_400),
+    default=60.0,
+    show_default=True,
+    help="Rows that are older than this are shipped.",
+)
+@click.option(
     "--allow-remote", is_flag=True, help="Listen beyond loopback; whoever reaches the port can read and write."
 )
 @click.option(
     "--release", default="", help="Content hash of the code that runs, for the endpoint file; by default computed."
 )
 def serve(
-    data_dir: Path, host: str, port: int, endpoint_file: Path | None, max_bytes: int, allow_remote: bool, release: str
+    data_dir: Path,
+    host: str,
+    port: int,
+    endpoint_file: Path | None,
+    max_bytes: int,
+    remote: str,
+    ship_seconds: float,
+    allow_remote: bool,
+    release: str,
 ) -> None:
     """Takes in and hands out log lines until SIGTERM."""
+    # A query's process is forked beside threads of gRPC, whose handlers of a fork crash the child before it is a program.
+    os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     try:
         from iris_controller import logs
         from iris_controller.finelog.server import Settings, run
@@ -57,6 +81,8 @@ def serve(
         allow_remote=allow_remote,
         max_bytes=max_bytes,
         release=release,
+        remote=remote,
+        ship_seconds=ship_seconds,
     )
     try:
         run(settings)

@@ -65,7 +65,7 @@ def identity(folder: Path) -> bytes:
         marker = bytes.fromhex(told["marker"])
         if len(marker) == MARKER_BYTES:
             if told["format"] < FORMAT:
-                _tell(path, marker)
+                tell_identity(folder, marker)
             return marker
         fault = f"{path.name} holds no marker"
     except FileNotFoundError:
@@ -87,12 +87,13 @@ def identity(folder: Path) -> bytes:
                 hint=f"restore {path.name} from a copy, or move the folder aside to start a new store",
             )
         found = secrets.token_bytes(MARKER_BYTES)
-    _tell(path, found)
+    tell_identity(folder, found)
     return found
 
 
-def _tell(path: Path, marker: bytes) -> None:
-    write_atomically(path, json.dumps({"format": FORMAT, "marker": marker.hex()}).encode() + b"\n")
+def tell_identity(folder: Path, marker: bytes) -> None:
+    """Durable when it returns. Raises OSError."""
+    write_atomically(folder / "store.json", json.dumps({"format": FORMAT, "marker": marker.hex()}).encode() + b"\n")
 
 
 def load_ledger(folder: Path) -> Ledger:

@@ -292,7 +292,10 @@ class Scan:
         if reached_start and (removed := ledger.removed_lines(query)):
             reasons.append(f"{removed:,} older lines were removed by retention, up to seq {ledger.removed_seq}")
         for loss in ledger.lost_between(first, last):
-            reasons.append(f"lines with seq {loss.first_seq} to {loss.last_seq} are lost to damage on disk")
+            if loss.why:
+                reasons.append(f"lines that were stored after seq {loss.first_seq - 1} may be missing: {loss.why}")
+            else:
+                reasons.append(f"lines with seq {loss.first_seq} to {loss.last_seq} are lost to damage on disk")
         if self._lost_lines and query.filters_content:
             reasons.append(f"{self._lost_lines:,} lines in between were lost before they were stored")
         return reasons + list(self._segmented.faults) + list(self._candidates.faults)

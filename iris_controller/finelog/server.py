@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import grpc
@@ -24,8 +25,12 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from iris_controller import release
+from iris_controller.finelog.catalog import Catalog
 from iris_controller.finelog.endpoint import Endpoint, FolderLock, process_start_time
 from iris_controller.finelog.service import LogService
+from iris_controller.finelog.shipping.restore import is_empty, restore
+from iris_controller.finelog.shipping.shipper import SHIP_SECONDS, Shipper
+from iris_controller.finelog.shipping.stores import LogOwner, TablesOwner, take_over
 from iris_controller.finelog.store import MAX_BYTES, Store
 from iris_controller.finelog.tables.log_table import LogTable
 from iris_controller.finelog.tables.service import SERVICE as STATS_SERVICE
@@ -33,9 +38,12 @@ from iris_controller.finelog.tables.service import StatsService
 from iris_controller.finelog.tables.store import TableStore
 from iris_controller.finelog.upkeep import Upkeep
 from iris_core.contracts import IrisError, UsageFailed
+from providers.objects import open_store
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from iris_core.contracts import ObjectStore
 
 log = logging.getLogger("iris.finelog")
 
@@ -60,6 +68,9 @@ class Settings:
     allow_remote: bool = False
     max_bytes: int = MAX_BYTES
     release: str = ""
+    remote: str = ""
+    """URL of the object store that segments are shipped to, "" = none."""
+    ship_seconds: float = SHIP_SECONDS
 
 
 def run(settings: Settings) -> None:
@@ -72,7 +83,16 @@ def run(settings: Settings) -> None:
     logging.getLogger("grpc._cython.cygrpc").addFilter(_is_no_hang_up)
     # A scan in a thread gives way to the loop after half a millisecond, not five.
     sys.setswitchinterval(0.0005)
+    remote = open_store(settings.remote) if settings.remote else None
     with FolderLock(settings.data_dir):
+        if remote is not None and is_empty(settings.data_dir):
+            # Without an answer it does not start: an empty store would be another one, whose segments have no place there.
+            restore(
+                settings.data_dir,
+                remote,
+                lambda folder: Catalog(folder / "tables"),
+                partial(take_over, settings.data_dir),
+            )
         store = Store(settings.data_dir, max_bytes=settings.max_bytes)
         try:
             tables = TableStore(settings.data_dir / "stats", store.catalog)
@@ -86,20 +106,30 @@ def run(settings: Settings) -> None:
             gc.freeze()
             upkeep.start()
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(_serve(settings, store, tables))
+                runner.run(_serve(settings, store, tables, remote))
         finally:
             tables.close()
             upkeep.close()
             store.close()
 
 
-async def _serve(settings: Settings, store: Store, tables: TableStore) -> None:
+async def _serve(settings: Settings, store: Store, tables: TableStore, remote: ObjectStore | None) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    service = LogService(store, release=settings.release or release.release())
     stats = StatsService(tables, LogTable(store))
+    shipper = None
+    if remote is not None:
+        owners = (LogOwner(store), TablesOwner(tables, stats.wake_keeper))
+        shipper = Shipper(
+            settings.data_dir, store.marker, store.catalog, owners, remote, ship_seconds=settings.ship_seconds
+        )
+    service = LogService(
+        store,
+        release=settings.release or release.release(),
+        shipping=shipper.current if shipper is not None else lambda: None,
+    )
     try:
         server = grpc.aio.server(
             options=[
@@ -134,12 +164,16 @@ async def _serve(settings: Settings, store: Store, tables: TableStore) -> None:
             "finelog serves %s on %s, %d lines, boot %s",
             settings.data_dir, _address(settings.host, port), store.last_seq, endpoint.boot_id,
         )  # fmt: skip
+        if shipper is not None:
+            shipper.start()
         await stopping.wait()
         log.info("finelog stops: finishing what is under way")
         await healthy.enter_graceful_shutdown()
         service.end_waits()
         await server.stop(STOP_SECONDS)
     finally:
+        if shipper is not None:
+            await asyncio.to_thread(shipper.close)
         await service.close()
         await stats.close()
     log.info("finelog stopped; everything acknowledged is on disk")

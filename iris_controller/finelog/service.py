@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from iris_controller.finelog.query import Query
+    from iris_controller.finelog.shipping.owners import ShippingStatus
     from iris_controller.finelog.store import Store
 
 log = logging.getLogger("iris.finelog")
@@ -47,8 +48,11 @@ MIN_ANSWER_BYTES = 128 << 10
 class LogService:
     """The methods that take one request and give one answer, on one event loop."""
 
-    def __init__(self, store: Store, *, release: str = "") -> None:
+    def __init__(
+        self, store: Store, *, release: str = "", shipping: Callable[[], ShippingStatus | None] = lambda: None
+    ) -> None:
         self._store = store
+        self._shipping = shipping
         self._release = release
         self._waiters = Waiters()
         self._ingest = Ingest(store, self._waiters.notify)
@@ -89,6 +93,7 @@ class LogService:
             last_line_at_ms=self._ingest.last_line_at_ms,
             waiting_readers=len(self._waiters),
             release=self._release,
+            shipping=self._shipping(),
         )
         views, view_bytes = len(self._views), self._views.memory_bytes
         found = await asyncio.get_running_loop().run_in_executor(self._readers, ask)
@@ -106,6 +111,8 @@ class LogService:
                 response.marks.extend(marks)
                 scanned += response.scanned
                 response.scanned = scanned
+                shipping = self._shipping()
+                response.unshipped_since_ms = shipping.unshipped_since_ms if shipping is not None else 0
                 if response.entries or response.capped or waiter.is_ended:
                     return response
                 if not await waiter.wait(deadline - time.monotonic()):

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from iris_controller.finelog.catalog import Segment, Snapshot
+    from iris_controller.finelog.ledger import Ledger
     from iris_controller.finelog.segments import Footers
 
 log = logging.getLogger("iris.finelog")
@@ -75,6 +76,7 @@ class Store:
         self._policy = replace(policy or Policy(), max_bytes=max_bytes)
         self._sync = sync
         self._lock = Lock()
+        self._committing = Lock()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.marker = opening.identity(folder)
         self.ledger = opening.load_ledger(folder)
@@ -183,6 +185,10 @@ class Store:
 
         Durable when it returns. Raises OSError: then nothing was stored and it may be tried again.
         """
+        with self._committing:
+            return self._commit(batches, now_ms)
+
+    def _commit(self, batches: Iterable[Batch], now_ms: int) -> set[str]:
         marks: dict[str, int] = {}
         fresh: list[Batch] = []
         for whole in batches:
@@ -213,6 +219,7 @@ class Store:
             file.live.add(batch.message.key, extent, batch.message.producer, batch.span.end)
         with self._lock:
             file.size = offset
+            file.began_ms = file.began_ms or now_ms
             file.take_bounds(file.live)
             self.last_seq = next_seq - 1
             self.ledger.next_seq = next_seq
@@ -223,6 +230,16 @@ class Store:
         current = self._append
         if current is not None and current.is_trusted and current.synced < self._file_limit:
             return current
+        return self._start_file()
+
+    def roll(self) -> None:
+        """Finishes the file that grows, if it holds lines: they become a segment soon. Raises OSError: it grows on."""
+        with self._committing:
+            if self._append is not None and self._files[-1].last_seq >= self._files[-1].first_seq:
+                self._start_file()
+
+    def _start_file(self) -> AppendFile:
+        current = self._append
         first_seq = self.ledger.next_seq
         started = AppendFile.start(self.folder / file_name(first_seq), self.marker, first_seq, self._sync)
         if current is not None:
@@ -266,6 +283,11 @@ class Store:
             reached("file: its index is written")
             file.live = None
             self.open_files.forget(file)
+
+    def ledger_snapshot(self) -> Ledger:
+        """A copy of the ledger as it is now."""
+        with self._lock:
+            return self.ledger.snapshot()
 
     def _save_ledger(self, covers_seq: int) -> None:
         with self._lock:

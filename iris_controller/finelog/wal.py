@@ -119,6 +119,8 @@ class Loss:
 
     first_seq: int
     last_seq: int
+    why: str = field(default="", compare=False)
+    """Where it was no damage: how they were lost. Such a range holds far fewer lines than numbers."""
 
 
 @dataclass(slots=True)

@@ -160,7 +160,7 @@ def test_what_is_shipped_comes_back_and_numbers_go_on_above_all_that_were_given(
         disk.add(rows, producer=f"p{rows}")
     disk.add(3, table="iris.task")
     assert disk.shipper.round()
-    told = disk.shipper.status
+    told = disk.shipper.current()
     assert (told.state, told.shipped_seq, told.unshipped_bytes, told.unshipped_since_ms) == (
         "shipping",
         {"log": 38},
@@ -237,14 +237,14 @@ def test_a_place_that_does_not_answer_is_said_and_caught_up_with(tmp_path: Path,
     first = disk.add(10)
     place.fails = lambda call, name: True
     assert disk.shipper.round()
-    told = disk.shipper.status
+    told = disk.shipper.current()
     assert (told.state, told.problem) == ("behind", "the store does not answer")
     assert (told.unshipped_bytes, told.unshipped_since_ms) == (first.bytes, first.created_ms)
     disk.add(10)
     disk.merge()
     place.fails = lambda call, name: False
     assert disk.shipper.round()
-    assert (disk.shipper.status.state, disk.shipper.status.unshipped_bytes) == ("shipping", 0)
+    assert (disk.shipper.status.state, disk.shipper.current().unshipped_bytes) == ("shipping", 0)
     assert seqs_in(restored(tmp_path / "b", place)[0]) == list(range(1, 21))
 
 
@@ -363,7 +363,7 @@ def test_rows_in_no_segment_are_made_one_before_they_are_too_old(tmp_path: Path,
     disk.loose_since_ms = int(disk.now * 1000)
     disk.now += 59
     disk.shipper.round()
-    assert disk.rolled == 0 and disk.shipper.status.unshipped_since_ms == disk.loose_since_ms
+    assert disk.rolled == 0 and disk.shipper.current().unshipped_since_ms == disk.loose_since_ms
     disk.now += 1
     disk.shipper.round()
     assert disk.rolled == 1

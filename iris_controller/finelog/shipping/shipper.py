@@ -54,7 +54,7 @@ class _Stopped(Exception):
 
 
 class Shipper:
-    """See the module. `start` it once; `close` ends it after what it is at. `status` may be read from any thread."""
+    """See the module. `start` it once; `close` ends it after what it is at."""
 
     def __init__(
         self,
@@ -83,6 +83,7 @@ class Shipper:
         self._generation = ""
         self._known: dict[tuple[str, str], Shipped] = {}
         self._doomed: dict[str, float] = {}
+        self._measured: tuple[tuple[int, int], object, tuple[int, int]] | None = None
         self._failures = 0
         self._wake = Condition()
         self._is_closed = False
@@ -141,7 +142,6 @@ class Shipper:
                 log.info("logs and stats are shipped again")
             self._failures = 0
             self.status = replace(self.status, state="shipping", problem="")
-        self._measure()
         return True
 
     # Whose place it is -------------------------------------------------------------------------------------------
@@ -275,19 +275,29 @@ class Shipper:
                 del self._doomed[name]
                 reached("ship: an object that nothing names is gone")
 
-    def _measure(self) -> None:
-        size, oldest = 0, 0
+    def current(self) -> ShippingStatus:
+        """How shipping is, with what is on this disk alone as of now. Any thread."""
+        size, oldest = self._waiting()
         for owner in self._owners:
             standing = owner.standing()
             size += standing.loose_bytes
             oldest = _older(oldest, standing.loose_since_ms)
-        for table in self._catalog.tables():
-            for segment in self._catalog.segments(table):
-                known = self._known.get((table, segment.name))
-                if known is None or known.segment != segment:
-                    size += segment.bytes
-                    oldest = _older(oldest, segment.created_ms)
-        self.status = replace(self.status, unshipped_bytes=size, unshipped_since_ms=oldest)
+        return replace(self.status, unshipped_bytes=size, unshipped_since_ms=oldest)
+
+    def _waiting(self) -> tuple[int, int]:
+        """Bytes of segments that are not shipped, and when the oldest of them was stored."""
+        known = self._known
+        at = (self._catalog.revision, id(known))
+        if self._measured is None or self._measured[0] != at:
+            fresh = [
+                segment
+                for table in self._catalog.tables()
+                for segment in self._catalog.segments(table)
+                if (table, segment.name) not in known or known[table, segment.name].segment != segment
+            ]
+            oldest = min((segment.created_ms for segment in fresh), default=0)
+            self._measured = at, known, (sum(segment.bytes for segment in fresh), oldest)
+        return self._measured[2]
 
 
 def own_writer(folder: Path) -> str:

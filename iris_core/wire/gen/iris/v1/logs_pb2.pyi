@@ -133,7 +133,7 @@ class StoredLine(_message.Message):
     def __init__(self, seq: _Optional[int] = ..., key: _Optional[str] = ..., epoch_ms: _Optional[int] = ..., source: _Optional[str] = ..., data: _Optional[str] = ..., raw: _Optional[bytes] = ..., level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., attempt_uid: _Optional[str] = ..., attempt_id: _Optional[int] = ..., number: _Optional[int] = ..., partial: _Optional[bool] = ..., gap: _Optional[int] = ..., part: _Optional[int] = ...) -> None: ...
 
 class FetchLogsResponse(_message.Message):
-    __slots__ = ("entries", "cursor", "shown", "matched", "scanned", "capped", "capped_reason", "marks", "last_seq", "from_seq", "notes")
+    __slots__ = ("entries", "cursor", "shown", "matched", "scanned", "capped", "capped_reason", "marks", "last_seq", "from_seq", "notes", "unshipped_since_ms")
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     SHOWN_FIELD_NUMBER: _ClassVar[int]
@@ -145,6 +145,7 @@ class FetchLogsResponse(_message.Message):
     LAST_SEQ_FIELD_NUMBER: _ClassVar[int]
     FROM_SEQ_FIELD_NUMBER: _ClassVar[int]
     NOTES_FIELD_NUMBER: _ClassVar[int]
+    UNSHIPPED_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     entries: _containers.RepeatedCompositeFieldContainer[StoredLine]
     cursor: int
     shown: int
@@ -156,7 +157,8 @@ class FetchLogsResponse(_message.Message):
     last_seq: int
     from_seq: int
     notes: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, entries: _Optional[_Iterable[_Union[StoredLine, _Mapping]]] = ..., cursor: _Optional[int] = ..., shown: _Optional[int] = ..., matched: _Optional[int] = ..., scanned: _Optional[int] = ..., capped: _Optional[bool] = ..., capped_reason: _Optional[str] = ..., marks: _Optional[_Iterable[_Union[ProducerMark, _Mapping]]] = ..., last_seq: _Optional[int] = ..., from_seq: _Optional[int] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
+    unshipped_since_ms: int
+    def __init__(self, entries: _Optional[_Iterable[_Union[StoredLine, _Mapping]]] = ..., cursor: _Optional[int] = ..., shown: _Optional[int] = ..., matched: _Optional[int] = ..., scanned: _Optional[int] = ..., capped: _Optional[bool] = ..., capped_reason: _Optional[str] = ..., marks: _Optional[_Iterable[_Union[ProducerMark, _Mapping]]] = ..., last_seq: _Optional[int] = ..., from_seq: _Optional[int] = ..., notes: _Optional[_Iterable[str]] = ..., unshipped_since_ms: _Optional[int] = ...) -> None: ...
 
 class OpenLogViewRequest(_message.Message):
     __slots__ = ("query", "context")

@@ -24,21 +24,27 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16iris/v1/pipeline.proto\x12\x07iris.v1\"\xda\x01\n\rShipperHealth\x12\x13\n\x0bspool_bytes\x18\x01 \x01(\x03\x12\x17\n\x0fspool_cap_bytes\x18\x02 \x01(\x03\x12\x15\n\rwaiting_bytes\x18\x03 \x01(\x03\x12\x0e\n\x06lag_ms\x18\x04 \x01(\x03\x12\r\n\x05lines\x18\x05 \x01(\x04\x12\x12\n\nlost_lines\x18\x06 \x01(\x04\x12\x17\n\x0flast_line_at_ms\x18\x07 \x01(\x03\x12\x16\n\x0elast_ack_at_ms\x18\x08 \x01(\x03\x12\x0f\n\x07problem\x18\t \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\n \x01(\t\"n\n\x0eWorkerPipeline\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x10\n\x08\x61ttached\x18\x02 \x01(\x08\x12\x0e\n\x06\x61ge_ms\x18\x03 \x01(\x03\x12\'\n\x07shipper\x18\x04 \x01(\x0b\x32\x16.iris.v1.ShipperHealth\"\xa0\x02\n\x0bStoreHealth\x12\r\n\x05state\x18\x01 \x01(\t\x12\x0f\n\x07problem\x18\x02 \x01(\t\x12\x0f\n\x07release\x18\x03 \x01(\t\x12\x10\n\x08last_seq\x18\x04 \x01(\x04\x12\x12\n\ndisk_bytes\x18\x05 \x01(\x03\x12\x11\n\tmax_bytes\x18\x06 \x01(\x03\x12\x17\n\x0f\x64isk_free_bytes\x18\x07 \x01(\x03\x12\r\n\x05\x66iles\x18\x08 \x01(\x05\x12\x17\n\x0flast_line_at_ms\x18\t \x01(\x03\x12\x13\n\x0bremoved_seq\x18\n \x01(\x04\x12\x15\n\rdamaged_lines\x18\x0b \x01(\x04\x12\r\n\x05views\x18\x0c \x01(\x05\x12\x12\n\nview_bytes\x18\r \x01(\x03\x12\x17\n\x0fwaiting_readers\x18\x0e \x01(\x05\"*\n\x18GetPipelineHealthRequest\x12\x0e\n\x06target\x18\x01 \x01(\t\"\xb8\x01\n\x19GetPipelineHealthResponse\x12#\n\x05store\x18\x01 \x01(\x0b\x32\x14.iris.v1.StoreHealth\x12(\n\x07workers\x18\x02 \x03(\x0b\x32\x17.iris.v1.WorkerPipeline\x12*\n\ncontroller\x18\x03 \x01(\x0b\x32\x16.iris.v1.ShipperHealth\x12\x10\n\x08problems\x18\x04 \x03(\t\x12\x0e\n\x06now_ms\x18\x05 \x01(\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16iris/v1/pipeline.proto\x12\x07iris.v1\"\xda\x01\n\rShipperHealth\x12\x13\n\x0bspool_bytes\x18\x01 \x01(\x03\x12\x17\n\x0fspool_cap_bytes\x18\x02 \x01(\x03\x12\x15\n\rwaiting_bytes\x18\x03 \x01(\x03\x12\x0e\n\x06lag_ms\x18\x04 \x01(\x03\x12\r\n\x05lines\x18\x05 \x01(\x04\x12\x12\n\nlost_lines\x18\x06 \x01(\x04\x12\x17\n\x0flast_line_at_ms\x18\x07 \x01(\x03\x12\x16\n\x0elast_ack_at_ms\x18\x08 \x01(\x03\x12\x0f\n\x07problem\x18\t \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\n \x01(\t\"n\n\x0eWorkerPipeline\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x10\n\x08\x61ttached\x18\x02 \x01(\x08\x12\x0e\n\x06\x61ge_ms\x18\x03 \x01(\x03\x12\'\n\x07shipper\x18\x04 \x01(\x0b\x32\x16.iris.v1.ShipperHealth\"\xcb\x02\n\x0bStoreHealth\x12\r\n\x05state\x18\x01 \x01(\t\x12\x0f\n\x07problem\x18\x02 \x01(\t\x12\x0f\n\x07release\x18\x03 \x01(\t\x12\x10\n\x08last_seq\x18\x04 \x01(\x04\x12\x12\n\ndisk_bytes\x18\x05 \x01(\x03\x12\x11\n\tmax_bytes\x18\x06 \x01(\x03\x12\x17\n\x0f\x64isk_free_bytes\x18\x07 \x01(\x03\x12\r\n\x05\x66iles\x18\x08 \x01(\x05\x12\x17\n\x0flast_line_at_ms\x18\t \x01(\x03\x12\x13\n\x0bremoved_seq\x18\n \x01(\x04\x12\x15\n\rdamaged_lines\x18\x0b \x01(\x04\x12\r\n\x05views\x18\x0c \x01(\x05\x12\x12\n\nview_bytes\x18\r \x01(\x03\x12\x17\n\x0fwaiting_readers\x18\x0e \x01(\x05\x12)\n\x08shipping\x18\x0f \x01(\x0b\x32\x17.iris.v1.ShippingHealth\"\xfc\x01\n\x0eShippingHealth\x12\r\n\x05state\x18\x01 \x01(\t\x12\x0f\n\x07problem\x18\x02 \x01(\t\x12\r\n\x05place\x18\x03 \x01(\t\x12\x15\n\rshipped_at_ms\x18\x04 \x01(\x03\x12<\n\x0bshipped_seq\x18\x05 \x03(\x0b\x32\'.iris.v1.ShippingHealth.ShippedSeqEntry\x12\x17\n\x0funshipped_bytes\x18\x06 \x01(\x03\x12\x1a\n\x12unshipped_since_ms\x18\x07 \x01(\x03\x1a\x31\n\x0fShippedSeqEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"*\n\x18GetPipelineHealthRequest\x12\x0e\n\x06target\x18\x01 \x01(\t\"\xb8\x01\n\x19GetPipelineHealthResponse\x12#\n\x05store\x18\x01 \x01(\x0b\x32\x14.iris.v1.StoreHealth\x12(\n\x07workers\x18\x02 \x03(\x0b\x32\x17.iris.v1.WorkerPipeline\x12*\n\ncontroller\x18\x03 \x01(\x0b\x32\x16.iris.v1.ShipperHealth\x12\x10\n\x08problems\x18\x04 \x03(\t\x12\x0e\n\x06now_ms\x18\x05 \x01(\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'iris.v1.pipeline_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_SHIPPINGHEALTH_SHIPPEDSEQENTRY']._loaded_options = None
+  _globals['_SHIPPINGHEALTH_SHIPPEDSEQENTRY']._serialized_options = b'8\001'
   _globals['_SHIPPERHEALTH']._serialized_start=36
   _globals['_SHIPPERHEALTH']._serialized_end=254
   _globals['_WORKERPIPELINE']._serialized_start=256
   _globals['_WORKERPIPELINE']._serialized_end=366
   _globals['_STOREHEALTH']._serialized_start=369
-  _globals['_STOREHEALTH']._serialized_end=657
-  _globals['_GETPIPELINEHEALTHREQUEST']._serialized_start=659
-  _globals['_GETPIPELINEHEALTHREQUEST']._serialized_end=701
-  _globals['_GETPIPELINEHEALTHRESPONSE']._serialized_start=704
-  _globals['_GETPIPELINEHEALTHRESPONSE']._serialized_end=888
+  _globals['_STOREHEALTH']._serialized_end=700
+  _globals['_SHIPPINGHEALTH']._serialized_start=703
+  _globals['_SHIPPINGHEALTH']._serialized_end=955
+  _globals['_SHIPPINGHEALTH_SHIPPEDSEQENTRY']._serialized_start=906
+  _globals['_SHIPPINGHEALTH_SHIPPEDSEQENTRY']._serialized_end=955
+  _globals['_GETPIPELINEHEALTHREQUEST']._serialized_start=957
+  _globals['_GETPIPELINEHEALTHREQUEST']._serialized_end=999
+  _globals['_GETPIPELINEHEALTHRESPONSE']._serialized_start=1002
+  _globals['_GETPIPELINEHEALTHRESPONSE']._serialized_end=1186
 # @@protoc_insertion_point(module_scope)

@@ -43,7 +43,7 @@ class WorkerPipeline(_message.Message):
     def __init__(self, worker_id: _Optional[str] = ..., attached: _Optional[bool] = ..., age_ms: _Optional[int] = ..., shipper: _Optional[_Union[ShipperHealth, _Mapping]] = ...) -> None: ...
 
 class StoreHealth(_message.Message):
-    __slots__ = ("state", "problem", "release", "last_seq", "disk_bytes", "max_bytes", "disk_free_bytes", "files", "last_line_at_ms", "removed_seq", "damaged_lines", "views", "view_bytes", "waiting_readers")
+    __slots__ = ("state", "problem", "release", "last_seq", "disk_bytes", "max_bytes", "disk_free_bytes", "files", "last_line_at_ms", "removed_seq", "damaged_lines", "views", "view_bytes", "waiting_readers", "shipping")
     STATE_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
@@ -58,6 +58,7 @@ class StoreHealth(_message.Message):
     VIEWS_FIELD_NUMBER: _ClassVar[int]
     VIEW_BYTES_FIELD_NUMBER: _ClassVar[int]
     WAITING_READERS_FIELD_NUMBER: _ClassVar[int]
+    SHIPPING_FIELD_NUMBER: _ClassVar[int]
     state: str
     problem: str
     release: str
@@ -72,7 +73,33 @@ class StoreHealth(_message.Message):
     views: int
     view_bytes: int
     waiting_readers: int
-    def __init__(self, state: _Optional[str] = ..., problem: _Optional[str] = ..., release: _Optional[str] = ..., last_seq: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., files: _Optional[int] = ..., last_line_at_ms: _Optional[int] = ..., removed_seq: _Optional[int] = ..., damaged_lines: _Optional[int] = ..., views: _Optional[int] = ..., view_bytes: _Optional[int] = ..., waiting_readers: _Optional[int] = ...) -> None: ...
+    shipping: ShippingHealth
+    def __init__(self, state: _Optional[str] = ..., problem: _Optional[str] = ..., release: _Optional[str] = ..., last_seq: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., files: _Optional[int] = ..., last_line_at_ms: _Optional[int] = ..., removed_seq: _Optional[int] = ..., damaged_lines: _Optional[int] = ..., views: _Optional[int] = ..., view_bytes: _Optional[int] = ..., waiting_readers: _Optional[int] = ..., shipping: _Optional[_Union[ShippingHealth, _Mapping]] = ...) -> None: ...
+
+class ShippingHealth(_message.Message):
+    __slots__ = ("state", "problem", "place", "shipped_at_ms", "shipped_seq", "unshipped_bytes", "unshipped_since_ms")
+    class ShippedSeqEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    SHIPPED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    SHIPPED_SEQ_FIELD_NUMBER: _ClassVar[int]
+    UNSHIPPED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    UNSHIPPED_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    problem: str
+    place: str
+    shipped_at_ms: int
+    shipped_seq: _containers.ScalarMap[str, int]
+    unshipped_bytes: int
+    unshipped_since_ms: int
+    def __init__(self, state: _Optional[str] = ..., problem: _Optional[str] = ..., place: _Optional[str] = ..., shipped_at_ms: _Optional[int] = ..., shipped_seq: _Optional[_Mapping[str, int]] = ..., unshipped_bytes: _Optional[int] = ..., unshipped_since_ms: _Optional[int] = ...) -> None: ...
 
 class GetPipelineHealthRequest(_message.Message):
     __slots__ = ("target",)
