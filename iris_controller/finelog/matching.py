@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from iris_controller.finelog.query import Query
+    from iris_core.wire.gen.iris.v1 import logs_pb2
 
 
 def matches(query: Query, batch: Any) -> Any:
@@ -41,6 +42,16 @@ def _matches(batch: Any, pattern: str, test: Callable[[str], bool]) -> Any:
         return found
     is_part = pc.greater(batch.column("part"), 0)
     return pc.or_(found, pc.and_(is_part, _search(batch.column("seam"), pattern, test)))
+
+
+def matching_lines(query: Query, lines: Sequence[logs_pb2.LogEntry]) -> list[bool]:
+    """Whether each of some lines that are not in a segment yet matches."""
+    columns: dict[str, Any] = {"data": [line.data for line in lines]}
+    if any(line.part for line in lines):
+        columns["part"] = [line.part for line in lines]
+        columns["seam"] = [line.seam for line in lines]
+    found: list[bool] = matches(query, pa.record_batch(columns)).to_pylist()
+    return found
 
 
 def quoted(text: str) -> str:

@@ -83,7 +83,7 @@ class Runs:
         self._table = table
         self._numbers = [_ints(table.column(name)) for name in _NUMBERS]
         self._keys = _texts(table.column("key"))
-        self._attempts = table.column("attempt_uid").dictionary_encode()
+        self._attempts = table.column("attempt_uid")
 
     @classmethod
     def parse(cls, text: bytes) -> Runs:
@@ -94,25 +94,22 @@ class Runs:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def run(self, place: int) -> Run:
-        """One of them."""
-        group, start, rows, first, last, earliest, latest, levels, low, high = [one[place] for one in self._numbers]
-        return Run(
-            group, start, rows, first, last, earliest, latest, levels, low, high,
-            self._keys[place], self._attempts[place].as_py(),
-        )  # fmt: skip
+    def _between(self, start: int, end: int) -> Iterator[Run]:
+        numbers = [one[start:end] for one in self._numbers]
+        attempts = self._attempts.slice(start, end - start).to_pylist()
+        return map(Run._make, zip(*numbers, self._keys[start:end], attempts, strict=True))
 
     def in_scope(self, scope: Scope) -> Iterator[Run]:
         """Those whose key is in the scope."""
         for low, high in scope.ranges():
             start = bisect_left(self._keys, low)
-            for place in range(start, bisect_left(self._keys, high, start)):
-                if scope.matches(self._keys[place]):
-                    yield self.run(place)
+            for run in self._between(start, bisect_left(self._keys, high, start)):
+                if scope.matches(run.key):
+                    yield run
 
     def all(self) -> Iterator[Run]:
         """Every run."""
-        return map(self.run, range(len(self)))
+        return self._between(0, len(self))
 
 
 class RunsWriter:

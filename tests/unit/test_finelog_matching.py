@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from iris_controller.finelog.loglines import Rows
-from iris_controller.finelog.matching import matches, quoted
+from iris_controller.finelog.matching import matches, matching_lines, quoted
 from iris_controller.finelog.query import MAX_SUBSTRING, Query, Scope, parse
 from iris_controller.rpc.errors import RpcError
 from iris_core.model.errors import ModelError
@@ -71,6 +71,7 @@ def batch_of(lines: list[logs_pb2.LogEntry]) -> pa.RecordBatch:
 
 def found(query: Query, lines: list[logs_pb2.LogEntry]) -> list[int]:
     places: list[int] = pc.indices_nonzero(matches(query, batch_of(lines))).to_pylist()
+    assert [place for place, hit in enumerate(matching_lines(query, lines)) if hit] == places
     return places
 
 
