@@ -35,6 +35,8 @@ MAX_SECONDS = 2.0
 """How long one answer is worked on."""
 MORE_SECONDS = 0.05
 """How long a full answer goes on to find out whether, and how much, it leaves out."""
+AT_ONCE = 64
+"""From so many lines on a batch of a write-ahead file is searched at once."""
 LINE_OVERHEAD = 96
 """Bytes of a line in an answer besides its text, about."""
 
@@ -61,6 +63,8 @@ class Scan:
         self._tests_nothing = self._in_bounds is None and self._test is None
         self._parts = PartsSeen(query)
         self._candidates = Candidates(store, view.files, query, self._low, self._high, self._parts)
+        self._searched: logs_pb2.LogBatch | None = None
+        self._hits: list[bool] = []
         self._lines: list[Line] = []
         self._bytes = 0
         self._matched = 0
@@ -157,7 +161,7 @@ class Scan:
             self._scanned += max(0, stop - start)
             return
         for place in range(start, stop):
-            if self._passes(piece.batch.entries[place]):
+            if self._passes(piece.batch, place):
                 self._take(_line(piece.batch, place, piece.first_seq + place))
                 if self._left_out:
                     self._edge = piece.first_seq + place - 1
@@ -202,7 +206,7 @@ class Scan:
             self._scanned += max(0, stop - start)
             return
         for place in range(stop - 1, start - 1, -1):
-            if self._passes(piece.batch.entries[place]):
+            if self._passes(piece.batch, place):
                 self._take(_line(piece.batch, place, piece.first_seq + place))
                 if self._left_out:
                     self._edge = piece.first_seq + place + 1
@@ -241,17 +245,32 @@ class Scan:
         """The places of the lines inside the bounds of seq."""
         return max(0, self._low - piece.first_seq), min(piece.lines, self._high - piece.first_seq)
 
-    def _passes(self, entry: logs_pb2.LogEntry) -> bool:
+    def _passes(self, batch: logs_pb2.LogBatch, place: int) -> bool:
+        entry = batch.entries[place]
         is_in_bounds = self._in_bounds is None or self._in_bounds(entry)
         if is_in_bounds:
             self._scanned += 1
             if self._parts.is_wanted and entry.partial:
                 self._parts.saw_part()
-            if self._test is None or self._test(entry):
+            if self._test is None or self._matches(batch, place):
                 return True
         if entry.gap and self._query.holds_times(entry.epoch_ms, entry.epoch_ms):
             self._lost_lines += entry.gap
         return False
+
+    def _matches(self, batch: logs_pb2.LogBatch, place: int) -> bool:
+        if self._searched is not batch:
+            self._searched = batch
+            self._hits = []
+            if len(batch.entries) >= AT_ONCE:
+                # Heavy, and ten times quicker than line by line.
+                from iris_controller.finelog.matching import matching_lines
+
+                self._hits = matching_lines(self._query, batch.entries)
+        if self._hits:
+            return self._hits[place]
+        assert self._test is not None
+        return self._test(batch.entries[place])
 
     def _take(self, line: Line) -> None:
         self._matched += 1
