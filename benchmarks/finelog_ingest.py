@@ -28,6 +28,9 @@ PER_PUSH = 5_000
 LINE_BYTES = 130
 CLIENTS = 8
 START_S = 30.0
+QUIET_SECONDS = 4
+IDLE_CPU_S = 0.05
+"""Less in a second is nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,8 @@ class Ingest:
 class Server:
     """A running finelog."""
 
-    def __init__(self, address: str, pid: int) -> None:
+    def __init__(self, address: str, pid: int, folder: Path) -> None:
+        self.folder = folder
         self.process = psutil.Process(pid)
         options = [("grpc.max_receive_message_length", 16 << 20), ("grpc.use_local_subchannel_pool", 1)]
         # A connection for each client, as from as many workers.
@@ -93,6 +97,22 @@ class Server:
             push_p99_ms=cuts[98],
             memory_mb=self.process.memory_info().rss / 1e6,
         )
+
+    def push_all(self, pushes: list[logs_pb2.PushLogsRequest]) -> None:
+        """Pushes at once, each from a client of its own."""
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            list(pool.map(lambda one: self.call("PushLogs", one[0])(one[1]), enumerate(pushes)))
+
+    def settle(self) -> float:
+        """Waits until it has nothing left to do in the background; returns the seconds of processor time it has used in all."""
+        used = sum(self.process.cpu_times()[:2])
+        quiet = 0
+        while quiet < QUIET_SECONDS:
+            time.sleep(1)
+            now = sum(self.process.cpu_times()[:2])
+            quiet = quiet + 1 if now - used < IDLE_CPU_S else 0
+            used = now
+        return used
 
     def fetch(self, **fields: Any) -> tuple[logs_pb2.FetchLogsResponse, float]:
         """One answer, and its milliseconds."""
@@ -141,7 +161,7 @@ def server() -> Iterator[Server]:
                     raise RuntimeError(f"finelog did not start: {(Path(folder) / 'finelog.log').read_text()[-500:]}")
                 time.sleep(0.01)
             told = json.loads(endpoint.read_text())
-            running = Server(f"{told['host']}:{told['port']}", told["pid"])
+            running = Server(f"{told['host']}:{told['port']}", told["pid"], Path(folder) / "logs")
             try:
                 yield running
             finally:

@@ -103,33 +103,40 @@ def check(message: logs_pb2.LogBatch, now_ms: int, where: str = "batch") -> Batc
 
 def measure(entries: Sequence[logs_pb2.LogEntry], now_ms: int = 0) -> Span:
     """Takes the measure of at least one line in one pass. Raises ValueError: they are not in the order of their numbers."""
-    first = expected = entries[0].number
-    holes = 0
-    earliest, latest = 1 << 63, -(1 << 63)
+    # Column by column: a loop over lines that looks at four fields takes twice as long.
+    numbers = [entry.number for entry in entries]
+    gaps = [entry.gap for entry in entries]
+    times = [entry.epoch_ms for entry in entries]
+    if not all(times):
+        for entry in entries:
+            entry.epoch_ms = entry.epoch_ms or now_ms
+        times = [entry.epoch_ms for entry in entries]
     levels = 0
-    for entry in entries:
-        number = entry.number
-        if number != expected:
-            if number < expected:
-                raise ValueError(f"line {number} comes after line {expected - 1}")
-            holes += 1
-        expected = number + 1
-        if gap := entry.gap:
-            expected = number + gap
-            levels |= GAP_BIT
-        time = entry.epoch_ms
-        if not time:
-            time = entry.epoch_ms = now_ms
-        if time < earliest:
-            earliest = time
-        if time > latest:
-            latest = time
-        levels |= level_bit(entry.level)
+    for level in {entry.level for entry in entries}:
+        levels |= level_bit(level)
+    first, holes = numbers[0], 0
+    expected = first + len(numbers)
+    if any(gaps) or numbers[-1] != expected - 1 or numbers != list(range(first, expected)):
+        levels |= GAP_BIT if any(gaps) else 0
+        holes, expected = _holes(numbers, gaps)
     if expected > MAX_NUMBER:
         raise ValueError(f"line number {expected - 1} is out of range")
     if holes > MAX_HOLES:
         raise ValueError(f"the line numbers jump {holes} times, more than {MAX_HOLES}")
-    return Span(first, expected, holes, earliest, latest, levels)
+    return Span(first, expected, holes, min(times), max(times), levels)
+
+
+def _holes(numbers: Sequence[int], gaps: Sequence[int]) -> tuple[int, int]:
+    """How many times the numbers jump, and which one comes next. Raises ValueError: they do not ascend."""
+    holes = 0
+    expected = numbers[0]
+    for number, gap in zip(numbers, gaps, strict=True):
+        if number != expected:
+            if number < expected:
+                raise ValueError(f"line {number} comes after line {expected - 1}")
+            holes += 1
+        expected = number + (gap or 1)
+    return holes, expected
 
 
 def _check_lengths(message: logs_pb2.LogBatch, where: str) -> None:

@@ -48,8 +48,8 @@ LAYOUT = Layout(
 )
 
 
-_PARTIAL = bytes((7 << 3, 1))
-"""How `partial` lies in a serialised line. It may also stand in a text."""
+_RAW, _PARTIAL = bytes((5 << 3 | 2,)), bytes((7 << 3, 1))
+"""How `raw` and `partial` begin in a serialised line. They may also stand in a text."""
 
 
 class Rows:
@@ -98,7 +98,7 @@ class Rows:
         self._times += [entry.epoch_ms for entry in entries]
         self._sources += [entry.source for entry in entries]
         self._data += [entry.data for entry in entries]
-        self._raw += [entry.raw for entry in entries]
+        self._raw += [entry.raw for entry in entries] if _RAW in payload else [b""] * count
         self._levels += [entry.level for entry in entries]
         self._partial += [entry.partial for entry in entries] if _PARTIAL in payload else [False] * count
         self._gaps += [entry.gap for entry in entries] if has_gaps else [0] * count
