@@ -48,6 +48,8 @@ NEEDED: Final = (
     "zstandard",
     "grpc_health",
     "grpc_reflection",
+    "pyarrow",
+    "duckdb",
 )
 """Modules of the `controller` extra without which it cannot start."""
 

@@ -26,6 +26,9 @@ BROUGHT_BY = {"cryptography": "pyjwt", "requests": "google-cloud-storage", "goog
 FOR_OPERATORS = {"sqlite-utils"}
 """Installed for a person at a shell, imported by nothing."""
 
+PROGRAMS = {"py-spy", "memray"}
+"""Run as programs of their own, imported by nothing; where one is missing, profiles say so and all else goes on."""
+
 DAEMON = "iris_controller"
 """The one package that may import the `controller` extra at the top of a module."""
 
@@ -103,7 +106,11 @@ def test_everything_declared_is_imported() -> None:
     used = {module for folder in OURS for module in imported(folder)}
     extras = project()["optional-dependencies"]
     declared = names(project()["dependencies"]) | {n for extra in extras.keys() - LATER for n in names(extras[extra])}
-    unused = {package for package in declared - FOR_OPERATORS if not any(covered(module, {package}) for module in used)}
+    unused = {
+        package
+        for package in declared - FOR_OPERATORS - PROGRAMS
+        if not any(covered(module, {package}) for module in used)
+    }
     assert unused == set()
 
 
@@ -111,7 +118,7 @@ def test_a_local_cluster_asks_for_what_the_extra_brings() -> None:
     """Its check runs before anything is started, so a name too many would refuse an install that is complete."""
     from providers.local.cluster import NEEDED
 
-    extra = names(project()["optional-dependencies"]["controller"]) - FOR_OPERATORS
+    extra = names(project()["optional-dependencies"]["controller"]) - FOR_OPERATORS - PROGRAMS
     assert set(NEEDED) == {module_of(package) for package in extra}
 
 
