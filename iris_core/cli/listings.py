@@ -9,6 +9,7 @@ from iris_core.live.columns import ATTEMPTS, JOBS, TASKS, WORKERS
 from iris_core.live.endpoint_columns import ENDPOINTS
 from iris_core.live.event_columns import EVENTS, TaskEvent
 from iris_core.live.profile_columns import PROFILES
+from iris_core.live.table_columns import COLUMNS, TABLES, SchemaRow
 from iris_core.live.user_columns import BUDGETS
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from iris_core.wire.gen.iris.v1.controller_pb2 import AttemptStatus, JobStatus, TaskStatus, WorkerStatus
     from iris_core.wire.gen.iris.v1.endpoints_pb2 import Endpoint
     from iris_core.wire.gen.iris.v1.profiles_pb2 import ProfileRecord
+    from iris_core.wire.gen.iris.v1.stats_pb2 import TableStatus
 
 
 def _plain(*names: str) -> tuple[tuple[str, str], ...]:
@@ -88,6 +90,24 @@ PROFILE_LIST: Listing[ProfileRecord] = Listing(
     ),
     name=lambda record: record.profile_id,
 )  # fmt: skip
+
+
+TABLE_LIST: Listing[TableStatus] = Listing(
+    TABLES,
+    table=_plain("table", "key", "rows", "pending", "bytes", "segments", "latest", "policy"),
+    wide=_plain(
+        "table", "key", "columns", "rows", "pending", "bytes", "segments", "min_seq", "max_seq", "earliest", "latest",
+        "producers", "removed", "missing", "policy",
+    ),
+    name=lambda table: table.table,
+)  # fmt: skip
+
+COLUMN_LIST: Listing[SchemaRow] = Listing(
+    COLUMNS,
+    table=_plain("column", "type", "nullable", "key"),
+    wide=_plain("column", "type", "nullable", "key"),
+    name=lambda row: row[0].name,
+)
 
 
 EVENT_LIST: Listing[TaskEvent] = Listing(

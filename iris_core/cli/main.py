@@ -34,11 +34,12 @@ def run(
     console: Console | None = None,
     alone: Callable[[Session], int] | None = None,
     opener: Opener | None = None,
+    tree: click.Group | None = None,
 ) -> int:
     """Runs one command line and returns its exit code; nothing is raised.
 
     `console` opens the console on a cluster (`demo` on a terminal does). `alone` runs when no command is given;
-    without it that is a usage error. `opener` replaces the connection, for tests.
+    without it that is a usage error. `opener` replaces the connection, for tests. `tree` is another program's commands.
     """
     try:
         from iris_core.cli import output
@@ -48,11 +49,13 @@ def run(
 
         session = Session(program=program, argv=tuple(argv), console=console, alone=alone, opener=opener)
 
+        commands = tree or cli
+
         def body() -> object:
-            _complete(cli, program)
+            _complete(commands, program)
             try:
-                with cli.make_context(program, list(argv), obj=session) as ctx:
-                    return cli.invoke(ctx)
+                with commands.make_context(program, list(argv), obj=session) as ctx:
+                    return commands.invoke(ctx)
             finally:
                 session.close()
 

@@ -25,6 +25,9 @@ COMMANDS = {
     "process": Lazy("iris_core.cli.process:process", "Look at the controller and the workers themselves."),
     "profile": Lazy("iris_core.cli.profiles:profile", "Find and fetch the profiles of the last week."),
     "query": Lazy("iris_core.cli.query:query", "Run one read-only SQL statement on the controller's database."),
+    "stats": Lazy(
+        "iris_core.cli.stats:stats", "Ask the log store's tables: measurements, events, profiles, and the log itself."
+    ),
     "rpc": Lazy("iris_core.cli.rpc:rpc", "Call any RPC by its name."),
     "demo": Lazy("iris_core.cli.demo:demo", "Start a cluster with a few jobs on this machine, to look around."),
     "completion": Lazy("iris_core.cli.completion:completion", "Print the completion script of a shell."),
