@@ -37,6 +37,8 @@ UNFINISHED_S: Final = 1.0
 """How long an unfinished line waits for its end."""
 PENDING_WORD_S: Final = 1.5
 """After so long a reader is told what the job waits for."""
+SILENT_WORD_S: Final = 10.0
+"""After so long, and again and again, a reader is told why something that runs has no line yet."""
 
 
 class Follower:
@@ -50,6 +52,7 @@ class Follower:
         emit: Callable[[Iterable[Line]], None],
         *,
         several: bool,
+        explain: Callable[[Standing], str] = lambda _: "",
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -58,6 +61,8 @@ class Follower:
         self._reader = reader
         self._emit = emit
         self._order_s = ORDER_S if several else 0.0
+        self._explain = explain
+        self._spoke = False
         self._clock = clock
         self._sleep = sleep
         self._joiner = Joiner()
@@ -66,6 +71,7 @@ class Follower:
         self._store_silent = False
         self._said = ""
         self._began = clock()
+        self._explain_at = self._began + SILENT_WORD_S
         self.cursor = 0
 
     def run(self, cursor: int = 0) -> Standing:
@@ -106,6 +112,7 @@ class Follower:
         self._store_silent = False
         self.cursor = answer.cursor
         now = self._clock()
+        self._spoke = self._spoke or bool(answer.entries)
         for entry in sorted(answer.entries, key=lambda entry: entry.seq):
             line = self._joiner.push(entry, now)
             if line is not None:
@@ -119,13 +126,26 @@ class Follower:
         self._emit(self._order.take_arrived(now - self._order_s))
 
     def _tell(self, standing: Standing) -> None:
-        """Says what a job waits for, when it has waited a moment and whenever that changes."""
-        if standing.started or not standing.reason or self._clock() - self._began < PENDING_WORD_S:
+        """Says what a job waits for, or why something that runs is silent, when that lasts and whenever it changes."""
+        if standing.started:
+            self._tell_silence(standing)
+            return
+        self._explain_at = self._clock() + SILENT_WORD_S
+        if not standing.reason or self._clock() - self._began < PENDING_WORD_S:
             return
         word = f"{self._subject.id} is {standing.label}: {standing.reason}"
         if word != self._said:
             self._said = word
             self._diagnostics.note(word)
+
+    def _tell_silence(self, standing: Standing) -> None:
+        if self._spoke or self._clock() < self._explain_at:
+            return
+        self._explain_at = self._clock() + SILENT_WORD_S
+        why = self._explain(standing)
+        if why and why != self._said:
+            self._said = why
+            self._diagnostics.note(f"{self._subject.id} is {standing.label}; no logs yet: {why}")
 
     def _drain(self) -> None:
         until = self._clock() + DRAIN_S

@@ -154,6 +154,7 @@ def _follow(session: Session, submitted: pb.LaunchJobResponse) -> int:
     from iris_core.cli.log_reader import LogReader
     from iris_core.cli.log_sinks import Printer
     from iris_core.cli.log_subject import JobSubject
+    from iris_core.cli.pipeline import likely_cause
     from iris_core.model.ids import JobId
 
     job = JobId(submitted.job_id)
@@ -161,7 +162,14 @@ def _follow(session: Session, submitted: pb.LaunchJobResponse) -> int:
     began = time.monotonic()
     try:
         reader = LogReader(session.client, subject.request(submitted.incarnation), several=True)
-        follower = Follower(session.diagnostics, subject, reader, Printer("text").emit, several=_several(subject))
+        follower = Follower(
+            session.diagnostics,
+            subject,
+            reader,
+            Printer("text").emit,
+            several=_several(subject),
+            explain=lambda now: likely_cause(session, subject, now),
+        )
         standing = follower.run()
     except (ConnectFailed, RpcFailed) as error:
         if isinstance(error, RpcFailed) and error.status != "UNAVAILABLE":

@@ -210,7 +210,7 @@ def show(session: Session, target: Any, options: LogOptions, *, children: bool =
     say_left_out(session, options, account)
     if options.follow:
         try:
-            _follow(session, subject, reader, sink, standing, account)
+            _follow(session, options, subject, reader, sink, standing, account)
         finally:
             _let_go(reader)
     elif not account.shown:
@@ -300,6 +300,7 @@ def say_left_out(session: Session, options: LogOptions, account: Account) -> Non
 
 def _follow(
     session: Session,
+    options: LogOptions,
     subject: Subject,
     reader: LogReader | ContextReader,
     sink: Printer | Saver,
@@ -308,11 +309,20 @@ def _follow(
 ) -> None:
     from iris_core.cli.follow import Follower
     from iris_core.cli.log_context import ContextReader
+    from iris_core.cli.pipeline import likely_cause
 
     def emit(lines: Iterable[Line]) -> None:
         sink.emit(map(reader.marked, lines) if isinstance(reader, ContextReader) else lines)
 
-    follower = Follower(session.diagnostics, subject, reader, emit, several=standing.several)
+    follower = Follower(
+        session.diagnostics,
+        subject,
+        reader,
+        emit,
+        several=standing.several,
+        # With a filter silence says nothing, and whoever saw lines knows that they come.
+        explain=lambda now: "" if options.is_filtered or account.shown else likely_cause(session, subject, now),
+    )
     try:
         follower.run(account.cursor)
     except KeyboardInterrupt:

@@ -13,7 +13,7 @@ from iris_core.contracts import IrisError
 if TYPE_CHECKING:
     from iris_core.cli.log_subject import Standing, Subject
     from iris_core.cli.session import Session
-    from iris_core.wire.gen.iris.v1.pipeline_pb2 import GetPipelineHealthResponse
+    from iris_core.wire.gen.iris.v1.pipeline_pb2 import GetPipelineHealthResponse, ShippingHealth
 
 BEHIND_MS: Final = 2_000
 """A line that waits longer is worth counting; shipping takes well under a second."""
@@ -46,20 +46,14 @@ def say_nothing(session: Session, subject: Subject, standing: Standing, *, is_fi
 
 def likely_cause(session: Session, subject: Subject, standing: Standing) -> str:
     """Why something that runs has no line yet."""
+    from iris_core.live import pipeline
+
     found = ask(session, subject.id)
-    if found is not None and found.problems:
-        return "; ".join(found.problems)
-    if standing.label in ("building", "assigned"):
+    if standing.label in ("building", "assigned") and not (found is not None and found.problems):
         return "its setup has not printed anything so far"
     if found is None:
         return "it has not printed anything, or its lines are on the way"
-    waiting = [worker for worker in found.workers if worker.shipper.lag_ms]
-    if waiting:
-        longest = max(worker.shipper.lag_ms for worker in waiting)
-        return f"its lines are on the way, for {longest / 1000:.1f} s"
-    if not found.workers:
-        return "no worker runs a task of it at the moment"
-    return "nothing printed yet; its workers have delivered all that there was"
+    return pipeline.likely_cause(found) or "no worker runs a task of it at the moment"
 
 
 def say_how_it_is(session: Session, subject: Subject) -> None:
@@ -80,6 +74,8 @@ def summary(found: GetPipelineHealthResponse) -> str:
         words.append(f"{format_size(store.disk_bytes)} of {format_size(store.max_bytes)} on disk")
         if store.last_line_at_ms:
             words.append(f"last line {age(store.last_line_at_ms, found.now_ms)} ago")
+        if store.shipping.state:
+            words.append(_shipped(store.shipping, found.now_ms))
         if store.damaged_lines:
             words.append(f"{store.damaged_lines:,} lines lost to damage")
     behind = [worker for worker in found.workers if worker.shipper.lag_ms >= BEHIND_MS]
@@ -91,3 +87,13 @@ def summary(found: GetPipelineHealthResponse) -> str:
     if lost := sum(worker.shipper.lost_lines for worker in found.workers):
         words.append(f"{lost:,} lines lost before they were stored")
     return ", ".join(words)
+
+
+def _shipped(shipping: ShippingHealth, now_ms: int) -> str:
+    from iris_core.live.columns import age
+
+    if shipping.state == "stopped":
+        return "NOT shipped any more"
+    if not shipping.unshipped_since_ms:
+        return "all shipped"
+    return f"shipped but for the last {age(shipping.unshipped_since_ms, now_ms)}"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from iris_core.contracts import Denied, IrisError, RpcFailed
 from iris_core.live.backoff import Backoff
 from iris_core.live.log_window import SHOWN_BYTES, LogLine, Window
+from iris_core.live.pipeline import likely_cause
 from iris_core.live.waiting import first_of
 from iris_core.live.watch import Link, LinkState
 from iris_core.model.text import one_line
@@ -99,6 +100,8 @@ class LogView:
         self.unseen = 0
         """Matching lines that came while the window did not reach the end."""
         self.loaded = False
+        self.why = ""
+        """While there is no line at all: the likely cause, "" = not known."""
         self._client = client
         self._clock = clock
         self._page = page
@@ -170,6 +173,7 @@ class LogView:
             try:
                 if self._wanted is not None or not self.loaded or full >= MAX_CATCH_UP:
                     await self._reload()
+                    await self._ask_why()
                     full = 0
                     continue
                 answer = await self._poll()
@@ -177,6 +181,7 @@ class LogView:
                     continue
                 full = full + 1 if answer.capped and not self._keep_top else 0
                 self._take_new(answer)
+                await self._ask_why()
             except IrisError as error:
                 self._fail(error)
                 asked = error.retry_after_ms / 1000 if isinstance(error, RpcFailed) else 0.0
@@ -313,6 +318,26 @@ class LogView:
         self._broken = None
         self._backoff.reset()
         return answer
+
+    async def _ask_why(self) -> None:
+        """Ask the pipeline why there is no line. One that does not say is no fault."""
+        from iris_core.wire.gen.iris.v1 import pipeline_pb2
+
+        why = ""
+        if not self.lines and self.filter == LogFilter() and not self.source.key.startswith("/system/"):
+            try:
+                found = await self._client.call(
+                    "ControllerService/GetPipelineHealth",
+                    pipeline_pb2.GetPipelineHealthRequest(target=self.source.key),
+                    pipeline_pb2.GetPipelineHealthResponse,
+                    timeout_s=10.0,
+                )
+                why = one_line(likely_cause(found))
+            except IrisError:
+                pass
+        if why != self.why:
+            self.why = why
+            self.version += 1
 
     async def _load_tail(self, wanted: LogFilter) -> None:
         answer = await self._fetch(wanted, tail=True)

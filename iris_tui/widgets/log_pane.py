@@ -178,7 +178,7 @@ class LogPane(Pane):
                     "",
                     (f"No line matches {view.filter.regex}", "& changes the filter, an empty one shows all lines."),
                 )
-            return Status(State.EMPTY, "", ("No output yet.", "Lines appear here as they are written."))
+            return Status(State.EMPTY, "", ("No output yet.", view.why or "Lines appear here as they are written."))
         if not state.fresh:
             age = format_age(int((state.age_s or 0) * 1000))
             return Status(State.STALE, f"STALE {age}: {state.detail}")

@@ -348,6 +348,24 @@ def test_a_pending_job_says_what_it_waits_for_once(world: World) -> None:
     assert said == ["/u/j is pending: no worker"]
 
 
+def test_something_that_runs_and_stays_silent_is_explained_once_per_cause(world: World) -> None:
+    said: list[str] = []
+    causes = iter(["it is late", "it is late", "it is lost"])
+    rounds = 0
+
+    def before(call: Call) -> None:
+        nonlocal rounds
+        rounds += call.method.endswith("GetJobStatus")
+        if rounds == 900:
+            world.job("/u/j", "succeeded")
+
+    world.client.before = before
+    made = follower(world, Clock(), [], said)
+    made._explain = lambda _: next(causes, "it is lost")
+    made.run()
+    assert said == ["/u/j is running; no logs yet: it is late", "/u/j is running; no logs yet: it is lost"]
+
+
 def test_one_answer_while_following_still_travels_as_json() -> None:
     from iris_core.client.mixed import LARGE_LINES
 

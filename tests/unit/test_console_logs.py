@@ -234,3 +234,24 @@ def test_the_window_is_one_run_of_the_log_whatever_is_asked(lines: int, steps: l
                 assert len(seen) <= 25
 
     asyncio.run(play())
+
+
+@pytest.mark.asyncio
+async def test_a_log_without_a_line_says_the_likely_cause_until_there_is_one() -> None:
+    async with following(0) as (view, client, _):
+        assert view.why == ""
+        client.pipeline.problems.append("worker w0 is 75 s behind with its log lines")
+        view._wake.set()
+        client.log("/u/other/0:0", "wakes the wait of everybody")
+        await until(lambda: client.called("GetPipelineHealth"))
+        assert client.called("GetPipelineHealth")[-1].target == KEY
+        await view._ask_why()
+        assert view.why == "worker w0 is 75 s behind with its log lines"
+        client.fail("GetPipelineHealth", RpcFailed("UNAVAILABLE", "not now"))
+        await view._ask_why()
+        assert view.why == ""
+        write(client, 1)
+        await until(lambda: view.lines)
+        asked = len(client.called("GetPipelineHealth"))
+        await view._ask_why()
+        assert (len(client.called("GetPipelineHealth")), view.why) == (asked, "")
