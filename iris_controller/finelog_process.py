@@ -7,17 +7,22 @@ replaces one of another release (DESIGN §7). Must never hold the controller up:
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from iris_controller import release
 from providers.local.processes import Known, kept_environment, read_record, spawn_detached, start_time
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 log = logging.getLogger("iris.finelog")
 
@@ -33,10 +38,14 @@ BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class FinelogProcess:
-    """Keeps one finelog on `folder`. `address` is `host:port`, "" while it does not serve."""
+    """Keeps one finelog on `folder`, with more options of its command. `address` is `host:port`, "" while it does not serve."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, options: Sequence[str] = ()) -> None:
         self._folder = folder
+        self._options = tuple(options)
+        # One that was started with other options is another one.
+        told = hashlib.sha256("\0".join(options).encode()).hexdigest()[:8] if options else ""
+        self._release = release.release() + (f"+{told}" if told else "")
         self._endpoint = folder / "endpoint.json"
         self._child: subprocess.Popen[bytes] | None = None
         self._known: Known | None = None
@@ -130,7 +139,7 @@ class FinelogProcess:
             return False
         if not known.alive:
             return False
-        if replace and other != release.release():
+        if replace and other != self._release:
             log.info("replacing finelog of release %s", other or "unknown")
             self._end(known, STOP_S)
             return False
@@ -177,7 +186,8 @@ class FinelogProcess:
             "--endpoint-file",
             str(self._endpoint),
             "--release",
-            release.release(),
+            self._release,
+            *self._options,
         ]
         return spawn_detached(argv, self._folder / "finelog.log", kept_environment())
 

@@ -47,5 +47,15 @@ class ServeOptions:
         return self.config.remote_state_dir or self.state_dir.absolute().as_uri()
 
     @property
+    def finelog_options(self) -> list[str]:
+        """Of the log store's command. A dry run ships nothing: it would take the place of the one that does."""
+        wanted = self.config.finelog
+        place = wanted.remote_dir or (f"{self.config.remote_state_dir}/finelog" if self.config.remote_state_dir else "")
+        found = [f"--max-bytes={wanted.max_bytes}"] if wanted.max_bytes else []
+        if place and not self.dry_run:
+            found += [f"--remote={place}", f"--ship-seconds={wanted.ship_after_ms / 1000:g}"]
+        return found
+
+    @property
     def dead_after_s(self) -> float:
         return LOCAL_DEAD_AFTER_S if self.config.platform == "local" else DEAD_AFTER_S

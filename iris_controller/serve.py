@@ -77,7 +77,7 @@ class Controller:
         self.guard = Guard()
         self.state = StateDir(options.state_dir)
         self.servers = Servers(options)
-        self.finelog = FinelogProcess(self.state.finelog)
+        self.finelog = FinelogProcess(self.state.finelog, options.finelog_options)
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
         self._opened: list[Callable[[], None]] = []

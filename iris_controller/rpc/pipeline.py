@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 STORE_S = 3.0
 """How long the store may take to say how it is."""
+UNSHIPPED_MS = 300_000
+"""Rows that are on one disk alone for longer are worth a word."""
 LATE_MS = 10_000
 """A line that waits longer is worth a word."""
 
@@ -99,6 +101,13 @@ def problems(found: pipeline_pb2.GetPipelineHealthResponse) -> list[str]:
         said.append(f"the log store does not answer ({found.store.problem}); lines are kept by the workers meanwhile")
     elif found.store.problem:
         said.append(f"the log store is {found.store.state}: {found.store.problem}")
+    shipping = found.store.shipping
+    if shipping.state == "stopped":
+        said.append(f"logs and stats are not shipped any more, and would be lost with the disk: {shipping.problem}")
+    elif shipping.unshipped_since_ms and found.now_ms - shipping.unshipped_since_ms > UNSHIPPED_MS:
+        why = f" ({shipping.problem})" if shipping.problem else ""
+        minutes = (found.now_ms - shipping.unshipped_since_ms) // 60_000
+        said.append(f"logs and stats of the last {minutes} min would be lost with the disk of the log store{why}")
     for worker in found.workers:
         said.extend(_worker_problems(worker))
     own = found.controller

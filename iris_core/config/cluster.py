@@ -16,6 +16,7 @@ from iris_core.config import places
 from iris_core.config.budgets import BudgetDefaults, BudgetTier, budget_defaults, budget_tiers
 from iris_core.config.document import Value, parse_document, read_document
 from iris_core.config.endpoints import SystemEndpoint, parse_endpoints
+from iris_core.config.finelog import FinelogConfig, parse_finelog
 from iris_core.config.places import LOCAL
 from iris_core.config.retention import RETENTION_KEYS, Retention, parse_retention
 from iris_core.config.scale_groups import (
@@ -156,6 +157,7 @@ class ClusterConfig:
     """Set at every start, in order."""
     budget_defaults: BudgetDefaults = field(default_factory=BudgetDefaults)
     task_outputs: TaskOutputsConfig = field(default_factory=TaskOutputsConfig)
+    finelog: FinelogConfig = field(default_factory=FinelogConfig)
     unused: tuple[str, ...] = ()
     """Sections that are valid and that this release does not act on."""
 
@@ -242,7 +244,7 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
         raise top["platform"].wrong(
             f"expected exactly one of {', '.join(_PLATFORMS)}, found {', '.join(chosen) or 'none'}"
         )
-    for word in ("worker_provider", "kubernetes_provider", "finelog", "provisioning", "peers", "backends"):
+    for word in ("worker_provider", "kubernetes_provider", "provisioning", "peers", "backends"):
         if word in top:
             top[word].mapping()
     defaults = _section(top, "defaults", _DEFAULTS)
@@ -253,6 +255,7 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
     controller = _section(top, "controller", _CONTROLLER)
     here = _section(controller, LOCAL, {"host", "port"})
     auth = _section(top, "auth", _AUTH)
+    finelog = parse_finelog(top["finelog"], _object_url) if "finelog" in top else FinelogConfig()
     return ClusterConfig(
         name=name,
         source=document.source,
@@ -293,13 +296,11 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
         task_outputs=parse_task_outputs(top["task_outputs"], _object_url)
         if "task_outputs" in top
         else TaskOutputsConfig(),
+        finelog=finelog,
         unused=tuple(
-            sorted(
-                word
-                for word in top
-                if word in ("finelog", "peers", "backends", "provisioning") and not top[word].is_nothing
-            )
+            sorted(word for word in top if word in ("peers", "backends", "provisioning") and not top[word].is_nothing)
         )
+        + tuple(f"finelog.{name}" for name in finelog.foreign)
         + (("defaults.autoscaler.scale_up_delay",) if "scale_up_delay" in autoscaler else ()),
     )
 

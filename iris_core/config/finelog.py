@@ -1,0 +1,53 @@
+"""How the log store keeps what it holds: `finelog` in a cluster file (DESIGN §6).
+
+Keys that name a deployment or a relay belong to other releases and are accepted as they are. Must never reach a store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from iris_core.model.quantities import parse_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from iris_core.config.document import Value
+
+FOREIGN: Final = frozenset({"config", "relay_address"})
+KEYS: Final = FOREIGN | {"max_bytes", "remote_dir", "ship_after"}
+
+
+@dataclass(frozen=True, slots=True)
+class FinelogConfig:
+    """Of one cluster."""
+
+    max_bytes: int = 0
+    """The oldest lines beyond it are removed; 0 = the store's default."""
+    remote_dir: str = ""
+    """URL where segments are shipped to, "" = below the cluster's remote state dir, if it has one."""
+    ship_after_ms: int = 60_000
+    """Rows that are older than this are shipped: so much at most is lost with a disk."""
+    foreign: tuple[str, ...] = ()
+    """Keys that are given and that this release does not act on."""
+
+
+def parse_finelog(value: Value, object_url: Callable[[Value], str]) -> FinelogConfig:
+    """The section `finelog`. Raises UsageFailed, with file and line."""
+    keys, plain = value.mapping(KEYS), FinelogConfig()
+    return FinelogConfig(
+        max_bytes=_size(keys["max_bytes"]) if "max_bytes" in keys else plain.max_bytes,
+        remote_dir=object_url(keys["remote_dir"]) if "remote_dir" in keys else "",
+        ship_after_ms=keys["ship_after"].duration_ms(1_000, 86_400_000)
+        if "ship_after" in keys
+        else plain.ship_after_ms,
+        foreign=tuple(sorted(name for name in FOREIGN if name in keys and not keys[name].is_nothing)),
+    )
+
+
+def _size(value: Value) -> int:
+    size = value.parsed(parse_size)
+    if not 1 << 20 <= size <= 1 << 60:
+        raise value.wrong(f"{size} bytes are too few or too many for a log store", hint="write a size such as 20GiB")
+    return size
