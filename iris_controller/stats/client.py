@@ -188,14 +188,16 @@ class StatsClient:
                 await asyncio.sleep(GATHER_S)
             try:
                 await self._send_all()
-            except CannotPush as error:
-                if self._closing.is_set():
-                    return
-                if str(error) != self._told:
+            except Exception as error:
+                if not isinstance(error, CannotPush):
+                    _log.exception("rows cannot be sent")
+                elif str(error) != self._told:
                     _log.info("rows wait for the log store: %s", error)
                     self._told = str(error)
+                if self._closing.is_set():
+                    return
                 self._wake.set()
-                await self._pause(max(delay, error.retry_s))
+                await self._pause(max(delay, error.retry_s if isinstance(error, CannotPush) else 0.0))
                 delay = min(delay * 2, RETRY_S[1])
                 continue
             delay, self._told = RETRY_S[0], ""

@@ -56,6 +56,7 @@ class RowSpool:
 
     def __init__(self, folder: Path, *, max_bytes: int = MAX_BYTES, file_bytes: int = FILE_BYTES) -> None:
         self.lost_rows = 0
+        self.waiting_rows = 0
         self._folder = folder
         self._max_bytes = max_bytes
         self._file_bytes = file_bytes
@@ -70,10 +71,6 @@ class RowSpool:
         self._quiet = QuietLog(_log, 10.0)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._recover()
-
-    @property
-    def waiting_rows(self) -> int:
-        return sum(frame.rows for frame in self._frames)
 
     @property
     def empty(self) -> bool:
@@ -92,6 +89,7 @@ class RowSpool:
             self._seal()
             self._homeless += frame.size
         self._frames.append(frame)
+        self.waiting_rows += frame.rows
         self._make_room()
 
     def take(self, most_bytes: int) -> list[bytes]:
@@ -164,6 +162,7 @@ class RowSpool:
             end = batch.first_number + batch.rows
             offset = at + _HEAD.size
             self._frames.append(Frame(batch.table, batch.producer, end, batch.rows, number, offset, size, None))
+            self.waiting_rows += batch.rows
             self._open[number] = self._open.get(number, 0) + 1
             at = offset + size
         return at
@@ -200,6 +199,7 @@ class RowSpool:
         return body if len(body) == frame.size else None
 
     def _forget(self, frame: Frame) -> None:
+        self.waiting_rows -= frame.rows
         if not frame.file:
             self._homeless -= frame.size
             return
