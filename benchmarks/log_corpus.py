@@ -103,7 +103,7 @@ class Corpus:
     bytes: int
 
     def search(self, pattern: str, *, is_indexed: bool = True) -> tuple[Sample, int]:
-        """Every line that matches, page by page, as FetchLogs answers; and how many there are."""
+        """Every line that matches, page by page, as FetchLogs answers but for its two seconds; and how many there are."""
         index = self.store.filters
         self.store.filters = index if is_indexed else _NoIndex(self.store.folder)
         wall, cpu = time.perf_counter(), time.process_time()
@@ -127,7 +127,7 @@ class Corpus:
                 cursor=cursor,
             )
         )
-        scan = Scan(self.store, query)
+        scan = Scan(self.store, query, max_seconds=600)
         while not scan.step(0.1):
             pass
         return scan.answer()

@@ -75,13 +75,13 @@ class Segmented:
         if not self._query.wants_times(segment.earliest_ms, segment.latest_ms):
             return None
         from iris_controller.finelog.segments import SegmentDamaged, SegmentFile
-        from iris_controller.finelog.windows import Density, SegmentScan
+        from iris_controller.finelog.windows import WORDS, Density, SegmentScan
 
         if self._density is None:
             query = self._query
             self._density = Density(query.bounds_test() is not None or query.filters_content)
         try:
-            file = SegmentFile(self._store.footers.get(segment))
+            file = SegmentFile(self._store.footers.get(segment), WORDS)
         except SegmentDamaged as damage:
             self._fault(segment, str(damage), segment.first_seq, segment.last_seq)
             return None

@@ -38,6 +38,8 @@ SHOWN = (
     "epoch_ms", "key", "seq", "number", "source", "data", "raw", "level", "attempt_uid", "partial", "gap", "part",
 )  # fmt: skip
 """The columns of a `Line`."""
+WORDS = ("key", "source", "attempt_uid")
+"""Of them, those that are read as dictionaries."""
 
 
 @dataclass(slots=True)
@@ -277,7 +279,7 @@ class SegmentScan:
                 batch = pa.RecordBatch.from_arrays(
                     [(batch if name in columns else rest).column(name) for name in SHOWN], names=list(SHOWN)
                 )
-            best.add(batch.select(list(SHOWN)).take(places))
+            best.add(_spelled_out(batch.select(list(SHOWN)).take(places)))
 
     def _is_excluded(self, group: int, pieces: list[_Piece]) -> bool:
         """Whether the index tells that none of these rows match, and none are gap records, or parts of a line to be told of."""
@@ -433,6 +435,12 @@ class _Best:
         place = SHOWN.index("raw")
         columns[place] = [raw or b"" for raw in columns[place]]
         return list(map(Line._make, zip(*columns, strict=True)))
+
+
+def _spelled_out(batch: Any) -> Any:
+    """The batch without dictionaries."""
+    columns = [one.dictionary_decode() if pa.types.is_dictionary(one.type) else one for one in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def _tested(pieces: list[_Piece]) -> set[str]:
