@@ -65,17 +65,17 @@ def _table(noun: str) -> dict[str, Lazy]:
     return {kind: Lazy(f"iris_core.cli.profile:{noun}_{kind}", text) for kind, text in _HELP.items()}
 
 
-@click.group(cls=LazyGroup, table=_table("process"), short_help="Look into a running process.")
+@click.group("profile", cls=LazyGroup, table=_table("process"), short_help="Look into a running process.")
 def process_profile() -> None:
     """Look into the controller, a worker, or a running task: its threads, its CPU time, its memory."""
 
 
-@click.group(cls=_Nouns, table=_table("task"), short_help="Look into the processes of a running task.")
+@click.group("profile", cls=_Nouns, table=_table("task"), short_help="Look into the processes of a running task.")
 def task_profile() -> None:
     """Look into the processes of a running task: their threads, CPU time, memory."""
 
 
-@click.group(cls=_Nouns, table=_table("attempt"), short_help="Look into the processes of a running attempt.")
+@click.group("profile", cls=_Nouns, table=_table("attempt"), short_help="Look into the processes of a running attempt.")
 def attempt_profile() -> None:
     """Look into the processes of an attempt while it is current: their threads, CPU time, memory."""
 
@@ -144,7 +144,9 @@ def _options(noun: str, kind: str) -> list[Callable[..., Any]]:
         click.option(
             "--native/--no-native", default=None, help=f"Frames of compiled code, too. Default: {_NATIVE[kind]}."
         ),
-        click.option("--pid", type=click.IntRange(0), default=0, metavar="PID", help="This process of it alone."),
+        click.option(
+            "--pid", type=click.IntRange(0, 2**22), default=0, metavar="PID", help="This process of it alone."
+        ),
         click.option(
             "-o",
             "--output",

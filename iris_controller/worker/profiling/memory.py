@@ -64,8 +64,6 @@ async def take(found: Found, options: profiles_pb2.ProfileOptions, notes: list[s
         notes.append(f"of {len(python)} Python processes the largest, {target.pid}, was taken; --pid takes {named}")
     with running.scratch() as folder:
         capture = Path(folder) / "capture.bin"
-        if os.geteuid() == 0:
-            os.chmod(folder, 0o711)
         await _track(target, options, capture, notes)
         if options.format == profiles_pb2.PROFILE_FORMAT_RAW:
             result = capture
