@@ -360,14 +360,15 @@ class Footers:
         self._kept: OrderedDict[str, Footer] = OrderedDict()
         self._bytes = 0
 
-    def get(self, segment: Segment) -> Footer:
-        """The footer of a segment. Raises SegmentDamaged, OSError."""
+    def get(self, segment: Segment, path: Path | None = None) -> Footer:
+        """The footer of a segment, which lies at `path` if not in the folder. Raises SegmentDamaged, OSError."""
+        path = path or self._folder / segment.name
         with self._lock:
             found = self._kept.get(segment.name)
-            if found is not None and found.segment == segment:
+            if found is not None and found.segment == segment and found.path == path:
                 self._kept.move_to_end(segment.name)
                 return found
-        footer = read_footer(self._folder / segment.name)
+        footer = read_footer(path)
         if footer.segment != segment:
             raise SegmentDamaged(f"{segment.name} is not the segment that the catalog names")
         with self._lock:
@@ -380,7 +381,7 @@ class Footers:
 
 
 class SegmentFile:
-    """An open segment. Keeps its descriptor, so it can be read on after it was removed. Any thread, one at a time.
+    """A segment to read from. It is opened with the first row group that is asked for. Any thread, one at a time.
 
     Columns of `words` are read as dictionaries, which costs a third where few rows are taken of them.
     """
@@ -388,10 +389,9 @@ class SegmentFile:
     def __init__(self, footer: Footer, words: Sequence[str] = ()) -> None:
         self.footer = footer
         self._lock = Lock()
-        self._file = pa.OSFile(str(footer.path), "rb")
-        self._reader = pq.ParquetFile(
-            self._file, metadata=footer.metadata, page_checksum_verification=True, read_dictionary=list(words)
-        )
+        self._words = list(words)
+        self._file: Any = None
+        self._reader: Any = None
 
     @classmethod
     def open(cls, path: Path) -> SegmentFile:
@@ -412,7 +412,7 @@ class SegmentFile:
         """One row group as a `RecordBatch`, or those columns of it. Raises SegmentDamaged, OSError."""
         try:
             with self._lock:
-                table = self._reader.read_row_group(group, columns=columns, use_threads=False)
+                table = self._opened().read_row_group(group, columns=columns, use_threads=False)
         except (pa.ArrowException, ValueError) as error:
             raise SegmentDamaged(
                 f"row group {group} of {self.footer.path.name} cannot be read: {_short(error)}"
@@ -461,8 +461,17 @@ class SegmentFile:
     def close(self) -> None:
         """Lets go of the file."""
         with self._lock:
-            self._reader.close()
-            self._file.close()
+            if self._reader is not None:
+                self._reader.close()
+                self._file.close()
+
+    def _opened(self) -> Any:
+        if self._reader is None:
+            self._file = pa.OSFile(str(self.footer.path), "rb")
+            self._reader = pq.ParquetFile(
+                self._file, metadata=self.footer.metadata, page_checksum_verification=True, read_dictionary=self._words
+            )
+        return self._reader
 
 
 def _short(error: BaseException) -> str:
