@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from iris_controller.checkpoint.service import META
 from iris_controller.dry_run import take_workers_as_healthy
+from iris_controller.rpc.answered import AnsweredIds
 from iris_controller.state.model import Model
 from iris_controller.store.database import StateDir, StateDirError, migrate
 from iris_controller.store.load import load_model
@@ -49,6 +50,7 @@ class Opened:
     keys: KeySet
     signer: TokenSigner
     database: Path
+    answered: AnsweredIds
     last_checkpoint_ms: int
     """Epoch of the last checkpoint that was finished, 0 = none."""
 
@@ -65,6 +67,7 @@ def open_state(options: ServeOptions, state: StateDir, now_ms: int, opened: list
     if options.dry_run:
         take_workers_as_healthy(model)
     row = writer.connection.execute("SELECT value FROM meta WHERE key = ?", (META,)).fetchone()
+    answered = AnsweredIds(writer.connection.execute("SELECT principal, request_id FROM request_ids"))
     writer.start()
     gc.collect()
     gc.freeze()
@@ -78,7 +81,8 @@ def open_state(options: ServeOptions, state: StateDir, now_ms: int, opened: list
     if not options.dry_run:
         _find_sealed_elsewhere(model, seal)
     last_ms = int(row[0]) if row is not None else 0
-    return Opened(writer, model, readers, seal, KeySet(key.public), TokenSigner(key), state.database, last_ms)
+    keys, signer = KeySet(key.public), TokenSigner(key)
+    return Opened(writer, model, readers, seal, keys, signer, state.database, answered, last_ms)
 
 
 def _open_store(state: StateDir, now_ms: int) -> tuple[Writer, Model]:

@@ -90,7 +90,7 @@ class Services:
             ),
             measured=self._measured,
         )
-        once = self.once = Once(opened.readers)
+        once = self.once = Once(opened.readers, opened.answered)
         self.task_status = TaskStatusService(loop, once, write_row)
         self._tasks = TaskService(loop, opened.readers, self.sessions, once, self._revision, self._readings)
         self.hub = WatchHub(

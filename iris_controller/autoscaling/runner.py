@@ -175,7 +175,8 @@ class Autoscaler:
             worker = model.workers.get(worker_id)
             if worker is not None and worker.slice_id:
                 self.sights.touch(worker.slice_id)
-        wake = bool(batch.reasons or changes.slices)
+        # Without groups nothing can be made for those who wait: the queue is looked at in its time, not with every change of it.
+        wake = bool((batch.reasons and self._groups) or changes.slices)
         for worker_id in changes.workers if not wake else ():
             worker = model.workers.get(worker_id)
             row = model.slices.get(worker.slice_id) if worker is not None else None

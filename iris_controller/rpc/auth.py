@@ -11,6 +11,7 @@ import ipaddress
 import logging
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from iris_controller.quiet import QuietLog
@@ -175,6 +176,7 @@ class Authenticator:
         return unauthenticated("authentication failed", code="bad_credential")
 
 
+@lru_cache(4096)
 def parse_peer(peer: str | None) -> Address | None:
     """The address in `127.0.0.1:4711` or `[::1]:4711`, an IPv4 address that travels as IPv6 unwrapped; None if it is neither."""
     if peer is None:

@@ -174,6 +174,11 @@ class Router:
         """The methods of the protos that nothing was registered for."""
         return [known.full_name for known in methods() if known.path not in self._entries]
 
+    def is_unary(self, path: str) -> bool:
+        """Whether the method is served, and takes one message and gives one."""
+        entry = self._entries.get(path)
+        return entry is not None and not (entry.method.client_streaming or entry.method.server_streaming)
+
     async def close(self) -> None:
         """Waits for mutations under way whose callers left, then ends the pass-through calls."""
         if self._mutations:
@@ -187,12 +192,12 @@ class Router:
         """For `server.add_generic_rpc_handlers`."""
         return (_GrpcHandlers(self),)
 
-    async def serve_grpc(self, path: str, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        """Answers one call."""
+    async def serve_grpc(self, path: str, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
+        """Answers one call: a unary method by what it returns, a stream by what it writes."""
         started = time.monotonic()
         status = "OK"
         try:
-            await self._answer_grpc(path, context)
+            return await self._answer_grpc(path, context)
         except asyncio.CancelledError:
             status = "CANCELLED"
             raise
@@ -200,10 +205,11 @@ class Router:
             told = as_rpc_error(error, name_of(path))
             status = told.status
             await context.abort(told.grpc_code(), told.message, told.metadata())
+            raise AssertionError("abort returned") from error
         finally:
             self.finished(path, status, started)
 
-    async def _answer_grpc(self, path: str, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    async def _answer_grpc(self, path: str, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
         entry, call = self.admit(path, _headers(context.invocation_metadata()), self._peer_of(context.peer()))
         left = context.time_remaining()
         if left is not None:
@@ -220,13 +226,13 @@ class Router:
                     answer = await self.one(entry, call, argument)
                     if call.trailing:
                         context.set_trailing_metadata(call.trailing)
-                    await context.write(as_bytes(answer))
-                    return
+                    return as_bytes(answer)
             # The caller learns that it was let in, though the first answer may be long in coming.
             await context.send_initial_metadata(())
             async with aclosing(self.many(entry, call, argument)) as answers:
                 async for answer in answers:
                     await context.write(as_bytes(answer))
+            return b""
         finally:
             call.cancelled.set()
 
@@ -326,12 +332,11 @@ class Router:
         self._mutations.add(task)
         task.add_done_callback(self._mutations.discard)
         try:
-            await asyncio.wait({task})
+            return await asyncio.shield(task)
         except asyncio.CancelledError:
             call.cancelled.set()
             task.add_done_callback(_nobody_asks)
             raise
-        return task.result()
 
 
 class _GrpcHandlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in its stubs alone
@@ -343,10 +348,15 @@ class _GrpcHandlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generi
         if not path.startswith(f"/{PACKAGE}."):
             return None
 
-        async def serve(_requests: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        async def one(_requests: object, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
+            return await self._router.serve_grpc(path, context)
+
+        async def many(_requests: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
             await self._router.serve_grpc(path, context)
 
-        return grpc.stream_stream_rpc_method_handler(serve)
+        # One answer, its status with it, is one write for gRPC and one for the port.
+        unary = self._router.is_unary(path)
+        return grpc.stream_unary_rpc_method_handler(one) if unary else grpc.stream_stream_rpc_method_handler(many)
 
 
 def name_of(path: str) -> str:

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
+from iris_controller.rpc.answered import AnsweredIds
 from iris_controller.rpc.dispatch import Call
 from iris_controller.rpc.errors import invalid
 from iris_controller.rpc.requests import SingleFlight
@@ -28,8 +29,9 @@ RECENT_BYTES = 32 << 20
 class Once:
     """Runs mutations once per (principal, request id)."""
 
-    def __init__(self, readers: Readers) -> None:
+    def __init__(self, readers: Readers, answered: AnsweredIds) -> None:
         self._readers = readers
+        self._answered = answered
         self._flight = SingleFlight()
         self._recent: OrderedDict[tuple[str, str], tuple[str, bytes]] = OrderedDict()
         self._recent_bytes = 0
@@ -40,7 +42,14 @@ class Once:
         `work` must `remember` its answer in the batch that it commits.
         """
         key = (call.identity.principal, call.request_id)
-        return await self._run(call, kind, work, lambda: self._readers.run(lambda c: answer_of(c, *key)))
+
+        async def stored() -> tuple[str, bytes] | None:
+            if key in self._answered:
+                return await self._readers.run(lambda c: answer_of(c, *key))
+            self._answered.add(key)
+            return None
+
+        return await self._run(call, kind, work, stored)
 
     async def run_unstored(self, call: Call, kind: type[R], work: Callable[[], Awaitable[R]]) -> R:
         """As `run`, for what changes nothing in the state: the latest answers are kept in memory and end with this process."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from ipaddress import ip_address
 
 from google.protobuf import json_format
@@ -18,7 +19,7 @@ from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import Job, Worker
 from iris_controller.store.changed import changed_rows
 from iris_controller.store.machines import machine_statements
-from iris_controller.store.rows import update, upsert
+from iris_controller.store.rows import Row, bound, insert, update, upsert
 from iris_controller.store.writer import Statement
 from iris_core.model.bands import PriorityBand
 from iris_core.model.constraints import TPU_NAME, TPU_WORKER_ID
@@ -27,39 +28,80 @@ from iris_core.model.states import TaskState
 from iris_core.wire.convert import resources_to_wire, value_to_wire
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2, worker_pb2
 
-INSERT_JOB = (
-    "INSERT INTO jobs (job_id, user_id, submitting_user, parent_job_id, root_job_id, depth, state, submitted_at_ms,"
-    " root_submitted_at_ms, num_tasks, name, request_proto, priority_insertion, scheduling_deadline_epoch_ms)"
-    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+JOB_STATE = (
+    "state",
+    "started_at_ms",
+    "finished_at_ms",
+    "error",
+    "exit_code",
+    "task_counts_json",
+    "failure_count",
+    "preemption_count",
+    "scheduling_expired",
 )
-UPDATE_JOBS = update(
+"""The columns of a job that change."""
+INSERT_JOBS = partial(
+    insert,
     "jobs",
-    ("job_id",),
     (
-        "state",
-        "started_at_ms",
-        "finished_at_ms",
-        "error",
-        "exit_code",
-        "task_counts_json",
-        "failure_count",
-        "preemption_count",
-        "scheduling_expired",
+        "job_id",
+        "user_id",
+        "submitting_user",
+        "parent_job_id",
+        "root_job_id",
+        "depth",
+        "submitted_at_ms",
+        "root_submitted_at_ms",
+        "num_tasks",
+        "name",
+        "request_proto",
+        "priority_insertion",
+        "scheduling_deadline_epoch_ms",
+        *JOB_STATE,
     ),
 )
-INSERT_CONFIG = (
-    "INSERT INTO job_config (job_id, name, res_cpu_millicores, res_memory_bytes, res_disk_bytes, res_device_json,"
-    " constraints_json, max_task_failures, max_retries_failure, max_retries_preemption, timeout_ms, scheduling_timeout_ms,"
-    " entrypoint_json, environment_json, bundle_id, ports_json, preemption_policy, existing_job_policy, priority_band,"
-    " submit_argv_json, has_coscheduling, coscheduling_group_by, task_image, container_profile, fail_if_exists)"
-    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+UPDATE_JOBS = update("jobs", ("job_id",), JOB_STATE)
+INSERT_CONFIGS = insert(
+    "job_config",
+    (
+        "job_id",
+        "name",
+        "res_cpu_millicores",
+        "res_memory_bytes",
+        "res_disk_bytes",
+        "res_device_json",
+        "constraints_json",
+        "max_task_failures",
+        "max_retries_failure",
+        "max_retries_preemption",
+        "timeout_ms",
+        "scheduling_timeout_ms",
+        "entrypoint_json",
+        "environment_json",
+        "bundle_id",
+        "ports_json",
+        "preemption_policy",
+        "existing_job_policy",
+        "priority_band",
+        "submit_argv_json",
+        "has_coscheduling",
+        "coscheduling_group_by",
+        "task_image",
+        "container_profile",
+        "fail_if_exists",
+    ),
 )
 INSERT_FILE = "INSERT INTO job_workdir_files (job_id, filename, data) VALUES (?,?,?)"
 INSERT_TASKS = (
-    "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i+1 < ?)"
+    "WITH RECURSIVE task(i, job_id, tasks, submitted, failures, preemptions, depth, root_submitted, insertion, band) AS ("
+    "SELECT 0, value->>0, value->>1, value->>2, value->>3, value->>4, value->>5, value->>6, value->>7, value->>8"
+    " FROM json_each(?) UNION ALL"
+    " SELECT i+1, job_id, tasks, submitted, failures, preemptions, depth, root_submitted, insertion, band FROM task"
+    " WHERE i+1 < tasks)"
     " INSERT INTO tasks (task_id, job_id, task_index, state, submitted_at_ms, max_retries_failure, max_retries_preemption,"
     " priority_neg_depth, priority_root_submitted_ms, priority_insertion, priority_band)"
-    " SELECT ? || '/' || i, ?, i, 1, ?, ?, ?, ?, ?, ? + i, ? FROM n"
+    " SELECT job_id || '/' || i, job_id, i, 1, submitted, failures, preemptions, -depth, root_submitted, insertion + i, band"
+    " FROM task"
 )
 UPSERT_WORKERS = upsert(
     "workers",
@@ -119,8 +161,10 @@ INSERT_ATTRIBUTES = (
     "INSERT INTO worker_attributes (worker_id, key, value_type, str_value, int_value, float_value)"
     " SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5 FROM json_each(?)"
 )
-INSERT_ANSWER = "INSERT INTO request_ids VALUES (?,?,?,?,?)"
+INSERT_ANSWERS = partial(insert, "request_ids", ("principal", "request_id", "method", "response", "created_at_ms"))
 FORGET_ANSWERS = "DELETE FROM request_ids WHERE created_at_ms < ?"
+
+_TASK_STATES = {int(state): state.name for state in TaskState}
 
 
 def statements(overlay: Overlay, now_ms: int, forget_before_ms: int | None = None) -> list[Statement]:
@@ -129,13 +173,14 @@ def statements(overlay: Overlay, now_ms: int, forget_before_ms: int | None = Non
     found.extend((PRUNE_TASKS, part) for part in overlay.pruned_tasks)
     if overlay.deleted_jobs:
         found.append((DELETE_JOBS, (json.dumps(list(overlay.deleted_jobs)),)))
-    for job_id in sorted(overlay.new_jobs, key=lambda j: (overlay.jobs[j].depth, overlay.jobs[j].submitted_at_ms)):
-        found.extend(_new_job(overlay.jobs[job_id], overlay.files.get(job_id, {})))
+    if overlay.new_jobs:
+        found.extend(_new_jobs(overlay))
     if overlay.workers:
         found.extend(_workers(overlay))
     found.extend(changed_rows(overlay))
-    if overlay.jobs:
-        found.append((UPDATE_JOBS, (json.dumps([_job_row(j) for j in overlay.jobs.values()]),)))
+    known = [(job.job_id, *_job_state(job)) for job_id, job in overlay.jobs.items() if job_id not in overlay.new_jobs]
+    if known:
+        found.append((UPDATE_JOBS, (json.dumps(known),)))
     found.extend(machine_statements(overlay))
     if overlay.budgets:
         rows = [[b.user_id, b.limit, int(b.max_band), b.updated_at_ms] for b in overlay.budgets.values()]
@@ -146,7 +191,8 @@ def statements(overlay: Overlay, now_ms: int, forget_before_ms: int | None = Non
         found.append((DELETE_ENDPOINTS, (json.dumps(gone),)))
         found.append((UPSERT_ENDPOINTS, (json.dumps(kept),)))
     found.extend((UPSERT_META, (key, value)) for key, value in overlay.meta.items())
-    found.extend((INSERT_ANSWER, (a.principal, a.request_id, a.method, a.response, now_ms)) for a in overlay.answers)
+    answers = [(a.principal, a.request_id, a.method, a.response, now_ms) for a in overlay.answers]
+    found.extend(bound(INSERT_ANSWERS, answers))
     if forget_before_ms is not None:
         found.append((FORGET_ANSWERS, (forget_before_ms,)))
     return found
@@ -158,95 +204,42 @@ def device_json(device: Device | None) -> str | None:
     return json.dumps({"kind": device.kind, "variant": device.variant, "count": device.count})
 
 
-def _new_job(job: Job, files: dict[str, bytes]) -> list[Statement]:
-    spec = job.spec
-    request = controller_pb2.LaunchJobRequest.FromString(spec.request)
-    entrypoint = {
-        "run_command": {"argv": list(request.entrypoint.run_command.argv)},
-        "workdir_files": sorted(files),
-    }
-    environment = json_format.MessageToDict(request.environment, preserving_proto_field_name=True)
-    constraints = [
-        {"key": c.key, "op": c.op.name, "values": list(c.values), "mode": c.mode.name} for c in spec.constraints
-    ]
-    resources = spec.resources
-    rows: list[Statement] = [
-        (
-            INSERT_JOB,
-            (
-                job.job_id,
-                job.user_id,
-                job.submitting_user,
-                job.parent_job_id,
-                job.root_job_id,
-                job.depth,
-                int(job.state),
-                job.submitted_at_ms,
-                job.root_submitted_ms,
-                job.num_tasks,
-                job.name,
-                spec.request,
-                job.priority_insertion,
-                job.scheduling_deadline_ms,
-            ),
-        ),
-        (
-            INSERT_CONFIG,
-            (
-                job.job_id,
-                job.name,
-                resources.cpu_millicores,
-                resources.memory_bytes,
-                resources.disk_bytes,
-                device_json(resources.device),
-                json.dumps(constraints) if constraints else None,
-                spec.max_task_failures,
-                spec.max_retries_failure,
-                spec.max_retries_preemption,
-                spec.timeout_ms or None,
-                spec.scheduling_timeout_ms or None,
-                json.dumps(entrypoint),
-                json.dumps(environment, sort_keys=True),
-                spec.bundle_id,
-                json.dumps(list(request.ports)),
-                int(spec.children_policy),
-                int(request.existing_job_policy),
-                int(spec.band),
-                json.dumps(list(request.submit_argv)),
-                int(bool(spec.group_by)),
-                spec.group_by,
-                request.task_image,
-                int(request.container_profile),
-                int(request.existing_job_policy == common_pb2.EXISTING_JOB_POLICY_ERROR),
-            ),
-        ),
-    ]
-    rows.extend((INSERT_FILE, (job.job_id, name, data)) for name, data in sorted(files.items()))
-    if job.num_tasks:
-        rows.append(
-            (
-                INSERT_TASKS,
-                (
-                    job.num_tasks,
-                    job.job_id,
-                    job.job_id,
-                    job.submitted_at_ms,
-                    spec.max_retries_failure,
-                    spec.max_retries_preemption,
-                    -job.depth,
-                    job.root_submitted_ms,
-                    job.priority_insertion,
-                    int(spec.band or PriorityBand.INTERACTIVE),
-                ),
-            )
-        )
-    return rows
+def _new_jobs(overlay: Overlay) -> Iterable[Statement]:
+    """Parents first."""
+    jobs = sorted((overlay.jobs[job_id] for job_id in overlay.new_jobs), key=lambda j: (j.depth, j.submitted_at_ms))
+    yield from bound(INSERT_JOBS, [_job_row(job) for job in jobs])
+    files = {job.job_id: overlay.files.get(job.job_id, {}) for job in jobs}
+    yield INSERT_CONFIGS, (json.dumps([_config_row(job, sorted(files[job.job_id])) for job in jobs]),)
+    for job_id, contents in files.items():
+        for name, data in sorted(contents.items()):
+            yield INSERT_FILE, (job_id, name, data)
+    tasks = [_tasks_row(job) for job in jobs if job.num_tasks]
+    if tasks:
+        yield INSERT_TASKS, (json.dumps(tasks),)
 
 
-def _job_row(job: Job) -> list[object]:
-    counts = {TaskState(i).name: n for i, n in enumerate(job.counts) if n}
-    return [
+def _job_row(job: Job) -> Row:
+    return (
         job.job_id,
+        job.user_id,
+        job.submitting_user,
+        job.parent_job_id,
+        job.root_job_id,
+        job.depth,
+        job.submitted_at_ms,
+        job.root_submitted_ms,
+        job.num_tasks,
+        job.name,
+        job.spec.request,
+        job.priority_insertion,
+        job.scheduling_deadline_ms,
+        *_job_state(job),
+    )
+
+
+def _job_state(job: Job) -> Row:
+    counts = {_TASK_STATES[i]: n for i, n in enumerate(job.counts) if n}
+    return (
         int(job.state),
         job.started_at_ms,
         job.finished_at_ms,
@@ -256,7 +249,60 @@ def _job_row(job: Job) -> list[object]:
         job.failure_count,
         job.preemption_count,
         int(job.scheduling_expired),
+    )
+
+
+def _config_row(job: Job, files: list[str]) -> Row:
+    spec = job.spec
+    request = controller_pb2.LaunchJobRequest.FromString(spec.request)
+    entrypoint = {"run_command": {"argv": list(request.entrypoint.run_command.argv)}, "workdir_files": files}
+    environment = json_format.MessageToDict(request.environment, preserving_proto_field_name=True)
+    constraints = [
+        {"key": c.key, "op": c.op.name, "values": list(c.values), "mode": c.mode.name} for c in spec.constraints
     ]
+    resources = spec.resources
+    return (
+        job.job_id,
+        job.name,
+        resources.cpu_millicores,
+        resources.memory_bytes,
+        resources.disk_bytes,
+        device_json(resources.device),
+        json.dumps(constraints) if constraints else None,
+        spec.max_task_failures,
+        spec.max_retries_failure,
+        spec.max_retries_preemption,
+        spec.timeout_ms or None,
+        spec.scheduling_timeout_ms or None,
+        json.dumps(entrypoint),
+        json.dumps(environment, sort_keys=True),
+        spec.bundle_id,
+        json.dumps(list(request.ports)),
+        int(spec.children_policy),
+        int(request.existing_job_policy),
+        int(spec.band),
+        json.dumps(list(request.submit_argv)),
+        int(bool(spec.group_by)),
+        spec.group_by,
+        request.task_image,
+        int(request.container_profile),
+        int(request.existing_job_policy == common_pb2.EXISTING_JOB_POLICY_ERROR),
+    )
+
+
+def _tasks_row(job: Job) -> Row:
+    spec = job.spec
+    return (
+        job.job_id,
+        job.num_tasks,
+        job.submitted_at_ms,
+        spec.max_retries_failure,
+        spec.max_retries_preemption,
+        job.depth,
+        job.root_submitted_ms,
+        job.priority_insertion,
+        int(spec.band or PriorityBand.INTERACTIVE),
+    )
 
 
 def _endpoint_row(endpoint: Endpoint) -> list[object]:

@@ -49,6 +49,15 @@ def bulk(sql: Callable[[int], str], rows: Sequence[Row]) -> Iterator[Statement]:
         yield sql(0), (json.dumps(rows[whole:]),)
 
 
+def bound(sql: Callable[[int], str], rows: Sequence[Row]) -> Iterator[Statement]:
+    """As `bulk`, for rows with bytes, which JSON cannot carry. Chunks of few sizes: a batch may be of any number of submissions."""
+    start = 0
+    for size in (CHUNK, 16, 4, 1):
+        while len(rows) - start >= size:
+            yield sql(size), tuple(chain.from_iterable(rows[start : start + size]))
+            start += size
+
+
 def upsert(table: str, keys: tuple[str, ...], columns: tuple[str, ...]) -> str:
     """Rows of a JSON array, each an array of the keys and the columns, put in the place of what is there."""
     sets = ", ".join(f"{c}=excluded.{c}" for c in columns)

@@ -82,7 +82,15 @@ class Rig:
                 await self.controller.loop.next_commit(0.5)
 
     async def until_state(self, job_id: str, state: common_pb2.JobState) -> controller_pb2.JobStatus:
-        return await self.until(job_id, lambda job: job.state == state)
+        """Waits until the job is in the state; for RUNNING also until a worker says that it runs a task of it."""
+
+        def reached(job: controller_pb2.JobStatus) -> bool:
+            said = {count.state for count in job.task_counts}
+            return job.state == state and (
+                state != common_pb2.JOB_STATE_RUNNING or common_pb2.TASK_STATE_RUNNING in said
+            )
+
+        return await self.until(job_id, reached)
 
 
 def launch_request(name: str, **values: object) -> controller_pb2.LaunchJobRequest:
