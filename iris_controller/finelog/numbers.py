@@ -10,6 +10,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 BLOCK = 1024
 CONTEXT = 1
@@ -43,17 +47,29 @@ class Numbers:
 
     def append(self, seq: int, flags: int = 0) -> None:
         """The next line."""
-        self._flags.append(flags)
-        if len(self._seqs) % BLOCK == 0:
-            self._lowest.append(seq)
-            self._highest.append(seq)
-            self._reach.append(max(seq, self._reach[-1] if self._reach else 0))
-        else:
-            self._lowest[-1] = min(self._lowest[-1], seq)
-            self._highest[-1] = max(self._highest[-1], seq)
-            self._reach[-1] = max(self._reach[-1], seq)
-        # Last: a reader that counts the line finds everything about it.
-        self._seqs.append(seq)
+        self.extend([(seq, flags)])
+
+    def extend(self, lines: Sequence[tuple[int, int]]) -> None:
+        """The next lines: seqs with their flags."""
+        seqs = [seq for seq, _ in lines]
+        self._flags.extend(flags for _, flags in lines)
+        at, number = 0, len(self._seqs)
+        while at < len(seqs):
+            room = BLOCK - number % BLOCK
+            piece = seqs[at : at + room]
+            low, high = min(piece), max(piece)
+            if room == BLOCK:
+                self._lowest.append(low)
+                self._highest.append(high)
+                self._reach.append(max(high, self._reach[-1] if self._reach else 0))
+            else:
+                self._lowest[-1] = min(self._lowest[-1], low)
+                self._highest[-1] = max(self._highest[-1], high)
+                self._reach[-1] = max(self._reach[-1], high)
+            at += len(piece)
+            number += len(piece)
+        # Last: a reader that counts the lines finds everything about them.
+        self._seqs.extend(seqs)
 
     def page(self, first: int, count: int) -> list[tuple[int, int]]:
         """Seq and flags of up to `count` lines from number `first` on."""

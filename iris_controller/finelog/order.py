@@ -7,11 +7,11 @@ it says.
 
 from __future__ import annotations
 
-import heapq
-from typing import TYPE_CHECKING, NamedTuple
+from bisect import bisect_right
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
     from iris_core.wire.gen.iris.v1 import logs_pb2
 
@@ -21,61 +21,74 @@ MAX_HELD = 50_000
 """Lines held at most; then the earliest go."""
 MAX_OPEN = 10_000
 
-
-class _Held(NamedTuple):
-    place_ms: int
-    key: str
-    head_seq: int
-    seq: int
-    flags: int
-    arrived: float
+_Held = tuple[int, str, int, int, int, float]
+"""Place in time, key, seq of the line's first part, seq, flags, when it came."""
 
 
 class TimeOrder:
-    """Lines by (time, key, seq of their first part, seq)."""
+    """Lines by (time, key, seq of their first part, seq). What goes out is seqs with flags."""
 
     def __init__(self) -> None:
-        self._heap: list[_Held] = []
+        self._held: list[_Held] = []
         self._latest_of: dict[str, int] = {}
         self._open: dict[tuple[str, str, str], tuple[int, int]] = {}
         self._latest = 0
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self._held)
 
     def lowest_seq(self) -> int:
         """The lowest seq among the held lines. There must be one."""
-        return min(held.seq for held in list(self._heap))
+        return min(held[3] for held in self._held.copy())
 
-    def push(self, line: logs_pb2.StoredLine, flags: int, arrived: float = 0.0) -> None:
-        """Takes a line. Those of one key must come in the order of seq."""
+    def push(self, lines: Iterable[tuple[logs_pb2.StoredLine, int]], arrived: float = 0.0) -> None:
+        """Takes lines with their flags. Those of one key must come in the order of seq."""
+        add = self._held.append
+        latest_of = self._latest_of
+        for line, flags in lines:
+            key, seq, place = line.key, line.seq, line.epoch_ms
+            if line.part or line.partial:
+                place, head = self._place_of_part(line)
+            else:
+                head = seq
+                known = latest_of.get(key)
+                if known is not None and known > place:
+                    place = known
+                else:
+                    latest_of[key] = place
+            add((place, key, head, seq, flags, arrived))
+            self._latest = max(self._latest, place)
+
+    def _place_of_part(self, line: logs_pb2.StoredLine) -> tuple[int, int]:
+        """The place of its first part, and that one's seq."""
         stream = (line.key, line.attempt_uid, line.source)
-        head = self._open.pop(stream, None) if line.part or line.partial else None
-        if head is None or not line.part:
-            place = max(line.epoch_ms, self._latest_of.get(line.key, 0))
+        head = self._open.pop(stream, None) if line.part else None
+        if head is None:
+            place = max(line.epoch_ms, self._latest_of.get(line.key, line.epoch_ms))
             self._latest_of[line.key] = place
             head = (place, line.seq)
         if line.partial and len(self._open) < MAX_OPEN:
             self._open[stream] = head
-        self._latest = max(self._latest, head[0])
-        heapq.heappush(self._heap, _Held(head[0], line.key, head[1], line.seq, flags, arrived))
+        return head
 
-    def settled(self) -> Iterator[tuple[int, int]]:
-        """Seq and flags of those that nothing earlier is expected for, while older lines are read."""
-        before = self._latest - DISORDER_MS
-        while self._heap and (self._heap[0].place_ms <= before or len(self._heap) > MAX_HELD):
-            yield self._pop()
+    def settled(self) -> list[tuple[int, int]]:
+        """Those that nothing earlier is expected for, while older lines are read."""
+        self._held.sort()
+        due = bisect_right(self._held, self._latest - DISORDER_MS, key=lambda held: held[0])
+        return self._out(max(due, len(self._held) - MAX_HELD))
 
-    def arrived(self, before: float) -> Iterator[tuple[int, int]]:
-        """Seq and flags of the earliest, as long as they came before that moment."""
-        while self._heap and (self._heap[0].arrived <= before or len(self._heap) > MAX_HELD):
-            yield self._pop()
+    def arrived(self, before: float) -> list[tuple[int, int]]:
+        """The earliest, as long as they came before that moment."""
+        self._held.sort()
+        due = next((place for place, held in enumerate(self._held) if held[5] > before), len(self._held))
+        return self._out(max(due, len(self._held) - MAX_HELD))
 
-    def rest(self) -> Iterator[tuple[int, int]]:
-        """Seq and flags of all that are left."""
-        while self._heap:
-            yield self._pop()
+    def rest(self) -> list[tuple[int, int]]:
+        """All that are left."""
+        self._held.sort()
+        return self._out(len(self._held))
 
-    def _pop(self) -> tuple[int, int]:
-        held = heapq.heappop(self._heap)
-        return held.seq, held.flags
+    def _out(self, count: int) -> list[tuple[int, int]]:
+        found = [(held[3], held[4]) for held in self._held[:count]]
+        self._held = self._held[count:]
+        return found

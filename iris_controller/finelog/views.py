@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from iris_controller.finelog.numbers import BREAKS, CONTEXT, Numbers
@@ -36,6 +37,7 @@ NEAR_SEQS = 4_096
 """Lines that lie no further apart are read together."""
 
 Answer = logs_pb2.FetchLogsResponse
+_seq = attrgetter("seq")
 
 
 class View:
@@ -176,24 +178,24 @@ class View:
         self._limit = self._most
 
     def _take(self, hits: Iterable[logs_pb2.StoredLine], upto: int, arrived: float) -> Generator[None]:
-        lines = sorted(hits, key=lambda line: line.seq)
+        lines = list(hits)
+        if self._order is not None:
+            lines.sort(key=_seq)
         self.hits += len(lines)
         if self._around is not None:
             flagged = yield from self._around.of(lines, upto)
         else:
             flagged = [(line, 0) for line in lines]
         if self._order is None:
-            self._number((line.seq, flags) for line, flags in flagged)
-            return
-        for line, flags in flagged:
-            self._order.push(line, flags, arrived)
+            self._number([(line.seq, flags) for line, flags in flagged])
+        else:
+            self._order.push(flagged, arrived)
 
-    def _number(self, lines: Iterable[tuple[int, int]]) -> None:
-        for seq, flags in lines:
-            if len(self.numbers) >= MAX_LINES:
-                self.full_reason = self.full_reason or f"a view holds at most {MAX_LINES:,} lines"
-                return
-            self.numbers.append(seq, flags)
+    def _number(self, lines: list[tuple[int, int]]) -> None:
+        room = MAX_LINES - len(self.numbers)
+        if len(lines) > room:
+            self.full_reason = self.full_reason or f"a view holds at most {MAX_LINES:,} lines"
+        self.numbers.extend(lines[:room])
 
     def _note(self, answer: Answer, *, cut: bool) -> None:
         self.scanned += answer.scanned
