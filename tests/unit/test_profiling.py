@@ -249,6 +249,8 @@ async def test_no_permission_to_trace_says_what_the_kernel_is_set_to(
         ("Failed to attach a debugger to the process.\nThe given process ID does not exist.\n", "target_exited"),
         ("Failed to attach a debugger to the process.\nYou most likely do not have permission to trace the process.\n",
          "no_permission"),
+        ("Failed to parse allocation records in /x\nReason: The provided input file is incompatible with this version of memray.",
+         "memray_version"),
         ("RuntimeError: No more than one Tracker instance can be active at the same time\n", "already_traced"),
         ("\n", "profiler_failed"),
         ("Error: something else\n\nStack backtrace:\n   0: x\n", "profiler_failed"),

@@ -26,6 +26,7 @@ _NOT_PYTHON: Final = re.compile(
     r"|Failed to get process executable name",
     re.IGNORECASE,
 )
+_OTHER_VERSION: Final = re.compile(r"incompatible with this version of memray", re.IGNORECASE)
 _TRACED: Final = re.compile(r"already (?:being )?traced|No more than one Tracker instance", re.IGNORECASE)
 
 
@@ -89,6 +90,12 @@ def explain(tool: str, what: str, text: str) -> CannotProfile:
     """What a tool that failed on `what` means by `text`."""
     if _GONE.search(text):
         return exited(what)
+    if _OTHER_VERSION.search(text):
+        return CannotProfile(
+            f"the memray of {what} and that of the worker are of different versions",
+            hint="install the same version in both",
+            code="memray_version",
+        )
     if _TRACED.search(text):
         return CannotProfile(
             f"{what} is being traced already",
