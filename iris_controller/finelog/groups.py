@@ -62,6 +62,16 @@ class _Push(Generic[T]):
     error: RpcError | None = None
 
 
+def disk_error(fault: OSError, hint: str) -> RpcError:
+    """What a caller is told when the disk refused something; `hint` is for one that is full."""
+    what = fault.strerror or str(fault)
+    if fault.errno in _FULL:
+        return exhausted(
+            f"the log store's disk is full ({what})", code="disk_full", hint=hint, retry_after_ms=RETRY_DISK_MS
+        )
+    return unavailable(f"the log store's disk fails ({what})", code="disk_error", retry_after_ms=RETRY_DISK_MS)
+
+
 class Groups(Generic[T]):
     """Belongs to one event loop.
 
@@ -181,14 +191,7 @@ class Groups(Generic[T]):
         self._faults.warning(
             "cannot store %s in %s: %s; pushes are refused until it can", self._rows, self._store.folder, what
         )
-        if fault.errno in _FULL:
-            return exhausted(
-                f"the log store's disk is full ({what})",
-                code="disk_full",
-                hint=f"free space under {self._store.folder}; {self._rows} wait with their producers",
-                retry_after_ms=RETRY_DISK_MS,
-            )
-        return unavailable(f"the log store's disk fails ({what})", code="disk_error", retry_after_ms=RETRY_DISK_MS)
+        return disk_error(fault, f"free space under {self._store.folder}; {self._rows} wait with their producers")
 
     def _disk_works(self) -> None:
         if self._disk_fault:

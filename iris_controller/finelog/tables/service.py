@@ -6,13 +6,14 @@ Must never do file work on the loop.
 from __future__ import annotations
 
 import asyncio
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from iris_controller.finelog.groups import Groups
+from iris_controller.finelog.groups import Groups, disk_error
 from iris_controller.finelog.tables import admission
 from iris_controller.finelog.tables.keeper import Keeper
 from iris_controller.finelog.tables.sources import TableSources
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from iris_controller.finelog.tables.admission import Rows
     from iris_controller.finelog.tables.log_table import LogTable
     from iris_controller.finelog.tables.store import TableStore
+
+log = logging.getLogger("iris.finelog")
 
 THREADS = 3
 SERVICE = "iris.v1.StatsService"
@@ -94,6 +97,7 @@ class StatsService:
     async def drop_table(self, raw: bytes) -> Message:
         request = _decoded(stats_pb2.DropTableRequest, raw)
         rows, size = await self._in_thread(self._store.drop, request.table)
+        log.warning("table %s was dropped, with %d rows", request.table, rows)
         return stats_pb2.DropTableResponse(removed_rows=rows, removed_bytes=size)
 
     # Reading -----------------------------------------------------------------------------------------------------
@@ -168,6 +172,10 @@ def _guard(name: str, call: Callable[[bytes], Awaitable[Message]]) -> Callable[.
             return (await call(raw)).SerializeToString()
         except asyncio.CancelledError:
             raise
+        except OSError as error:
+            log.warning("%s: %s", name, error)
+            fault = disk_error(error, "free space where the log store keeps its data")
+            await context.abort(fault.grpc_code(), fault.message, fault.metadata())
         except Exception as error:
             fault = as_rpc_error(error, name)
             await context.abort(fault.grpc_code(), fault.message, fault.metadata())
