@@ -7,8 +7,10 @@ count work that only waits for a setup slot, and never look at a single task.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from iris_controller.autoscaling.pieces import at_once
 from iris_controller.scheduling.order import band_now, order_key
 from iris_controller.scheduling.preemption import Claim
 from iris_controller.state.budgets import budget_user
@@ -29,6 +31,7 @@ from iris_core.model.tpu import is_tpu
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from iris_controller.autoscaling.pieces import Steps
     from iris_controller.state.availability import Obtained
     from iris_controller.state.model import Model
     from iris_controller.state.records import Job, JobSpec
@@ -60,18 +63,26 @@ class Demand:
 
 def demand_of(model: Model, unplaced: Iterable[tuple[str, bool]]) -> list[Demand]:
     """The demand, most important first. `unplaced` is the scheduler's word: (job id, waits for a setup slot alone)."""
+    return at_once(demand_in_steps(model, unplaced))
+
+
+def demand_in_steps(model: Model, unplaced: Iterable[tuple[str, bool]]) -> Steps[list[Demand]]:
+    """The same, with a step for each job. A job that changes meanwhile is told of as it was or as it is."""
     waiting = []
-    for job_id, waits_for_slot in unplaced:
+    for job_id, waits_for_slot in list(unplaced):
         job = model.jobs.get(job_id)
         count = len(model.pending.get(job_id, ()))
         if job is not None and count and not waits_for_slot:
-            waiting.append((job, count, band_now(model, job)))
-    waiting.sort(key=lambda item: (-item[2].rank(), order_key(item[0])))
+            band = band_now(model, job)
+            waiting.append((-band.rank(), order_key(job), job, count, band))
+        yield
+    waiting.sort(key=itemgetter(0, 1))
     found: dict[tuple[Constraint, ...] | str, Demand] = {}
-    for job, count, band in waiting:
+    for _, _, job, count, band in waiting:
         for demand in reserved(replace(_demand(job, count, band), claim=claim_of(job, band)), model.obtained):
             # One slice shows for all who ask that the accelerator can be had there.
             found.setdefault(demand.required if demand.probe else job.job_id, demand)
+        yield
     return list(found.values())
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from iris_controller.autoscaling import backoff
 from iris_controller.autoscaling.groups import GroupState
+from iris_controller.autoscaling.pieces import at_once
 from iris_controller.autoscaling.planning import IdleSlice
 from iris_controller.autoscaling.rates import Rate
 from iris_controller.state.slices import GOING, Lifecycle, ScalingGroup
@@ -22,6 +23,7 @@ from iris_core.model.states import ACTIVE, WorkerHealth
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from iris_controller.autoscaling.pieces import Steps
     from iris_controller.autoscaling.sights import Sights
     from iris_controller.state.model import Model
     from iris_controller.state.slices import Slice
@@ -53,6 +55,8 @@ class Memory:
         self._known: dict[str, GroupMemory] = {}
         self._returning: dict[str, float] = {}
         """Since when a slice has been on its way back to use."""
+        self._seen: dict[str, Resources] = {}
+        at_once(self.look_at_workers())
         for name, row in model.scaling_groups.items():
             known = self.of(name, now)
             pause = min(max(row.backoff_until_ms - now_ms, 0), backoff.LONGEST_PAUSE_MS)
@@ -88,7 +92,6 @@ class Memory:
             elif row.lifecycle is Lifecycle.READY and is_busy(row, model):
                 busy[row.scale_group] += 1
         asked = Counter(requesting)
-        seen = self._seen()
         left_over = sorted({row.scale_group for row in model.slices.values()} - set(self._groups))
         found = []
         for group in [*self._groups.values(), *(ScaleGroup(name) for name in left_over)]:
@@ -111,7 +114,7 @@ class Memory:
                     troubled=bool(row_of.consecutive_failures or row_of.quota_blocks),
                     up_left=known.up.left(now),
                     down_left=known.down.left(now),
-                    seen=seen.get(group.name),
+                    seen=self._seen.get(group.name),
                     attributes=known.attributes,
                 )
             )
@@ -142,10 +145,11 @@ class Memory:
                 return False
         return bool(row.worker_ids)
 
-    def _seen(self) -> dict[str, Resources]:
-        """The largest CPU and memory of each group's workers."""
+    def look_at_workers(self) -> Steps[None]:
+        """Finds the largest CPU and memory of each group's workers, which `states` tells from then on."""
         found: dict[str, Resources] = {}
-        for worker in self._model.workers.values():
+        for worker in list(self._model.workers.values()):
+            yield
             if not worker.scale_group or not worker.slice_id:
                 continue
             known = found.get(worker.scale_group)
@@ -156,7 +160,7 @@ class Memory:
                 found[worker.scale_group] = Resources(
                     max(known.cpu_millicores, total.cpu_millicores), max(known.memory_bytes, total.memory_bytes)
                 )
-        return found
+        self._seen = found
 
 
 def is_busy(row: Slice, model: Model) -> bool:

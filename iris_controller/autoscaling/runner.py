@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Final, Literal
 from iris_controller.autoscaling import backoff, planning
 from iris_controller.autoscaling.actions import ActionLog, Outcome
 from iris_controller.autoscaling.coming import by_job, coming
-from iris_controller.autoscaling.demand import Demand, demand_of
+from iris_controller.autoscaling.demand import Demand, demand_in_steps
 from iris_controller.autoscaling.failures import Failures
 from iris_controller.autoscaling.groups import GroupState
 from iris_controller.autoscaling.hands import CREATE_S, LIST_S, Hands, within
 from iris_controller.autoscaling.holdings import held_slices, reserved_groups, with_pools
 from iris_controller.autoscaling.keeper import Keeper
 from iris_controller.autoscaling.memory import Memory
+from iris_controller.autoscaling.pieces import in_pieces
 from iris_controller.autoscaling.planning import Plan
 from iris_controller.autoscaling.probes import healthy, probe
 from iris_controller.autoscaling.rates import Rate
@@ -50,7 +51,7 @@ CREATES_PER_MINUTE: Final = 60
 GAP_S: Final = 0.5
 """Least time between two evaluations."""
 DEMAND_S: Final = 0.0007
-"""The same for each waiting job: one takes some 35 µs of the loop, so that a long queue costs a twentieth of it at most."""
+"""The same for each waiting job: one takes some 35 µs, so that a long queue costs a twentieth of it at most."""
 WATCH_S: Final = 2.0
 """How often the provider is asked while something of its comes or goes."""
 PROBE_EVERY_S: Final = 9.5
@@ -203,6 +204,7 @@ class Autoscaler:
         self._look(now)
         if self.sights.listed:
             await self._keeper.adopt(self._requesting)
+        await asyncio.sleep(0)
         await self._keeper.advance(now)
         self._keeper.delete(now)
         await asyncio.sleep(0)
@@ -252,7 +254,8 @@ class Autoscaler:
     # Making -------------------------------------------------------------------------------------------------
 
     async def _plan(self, now: float) -> None:
-        demands = demand_of(self._model, self._unplaced())
+        demands = await in_pieces(demand_in_steps(self._model, self._unplaced()))
+        await in_pieces(self.memory.look_at_workers())
         await asyncio.sleep(0)
         states = self._states(now)
         held = held_slices(self._model, self._reserved) if self._reserved else ()
