@@ -311,3 +311,27 @@ def test_bounds_and_counts_hold_for_lines_of_any_kind(tmp_path: Path) -> None:
     assert page(store, "/u", match_scope=PREFIX) == before
     assert page(store, KEY, since_ms=NOW_MS) == mine
     store.close()
+
+
+def test_a_disk_that_refuses_a_read_leaves_out_no_more_than_it_must_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = filled(tmp_path)
+    Upkeep(store).tend()
+    hit = store.catalog.segments(LOG)[1]
+    whole = fetch(store, KEY)
+    read = SegmentFile.read
+
+    def refuse(self: SegmentFile, group: int, columns: Any = None) -> Any:
+        if self.segment == hit:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return read(self, group, columns)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(SegmentFile, "read", refuse)
+        answer = fetch(store, KEY)
+    assert answer.shown == 300 - hit.rows
+    assert f"{hit.name} cannot be read: Too many open files" in answer.capped_reason
+    assert not store.ledger.losses
+    assert fetch(store, KEY) == whole
+    store.close()
