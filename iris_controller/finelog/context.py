@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 LOOK_LINES = 200
 """How far the rest of a traceback is looked for."""
+NEAR_LINES = 16
+"""So many lines before one, a line of a traceback of its own stream stands if it is part of one: other streams seldom print more."""
 HEADER = "Traceback (most recent call last)"
 _CHAIN = re.compile(
     r"^(During handling of the above exception, another exception occurred"
@@ -76,6 +78,16 @@ def entries_of(lines: Sequence[logs_pb2.StoredLine]) -> list[int]:
         else:
             stream.end()
     return found
+
+
+def may_be_entry(lines: Sequence[logs_pb2.StoredLine], place: int) -> bool:
+    """Whether the line at `place` may be part of something longer, by the few lines before it. False only if it is not."""
+    line = lines[place]
+    return (
+        line.partial
+        or bool(line.part)
+        or any(HEADER in near.data or near.data[:1].isspace() for near in lines[max(0, place - NEAR_LINES) : place + 1])
+    )
 
 
 def around(entries: Sequence[int], place: int, context: int) -> set[int]:

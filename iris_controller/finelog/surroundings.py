@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from iris_controller.finelog.context import LOOK_LINES, around, entries_of
+from iris_controller.finelog.context import LOOK_LINES, NEAR_LINES, around, entries_of, may_be_entry
 from iris_controller.finelog.numbers import BREAKS, CONTEXT
 from iris_controller.finelog.query import Scope
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Read = Callable[[Query], Generator[None, None, logs_pb2.FetchLogsResponse]]
 
 WINDOW_LINES = 1000
+NEAR_WINDOW = 64
+"""Lines from a hit on that are read at once, so that the next one may be among them."""
 
 
 @dataclass(slots=True)
@@ -63,18 +65,21 @@ class Surroundings:
     ) -> Generator[None, None, list[tuple[logs_pb2.StoredLine, int]]]:
         known = self._keys.setdefault(key, _Key())
         known.open = []
-        reach = self._context + LOOK_LINES
+        query = replace(self._base, scope=Scope(key))
         found: list[tuple[logs_pb2.StoredLine, int]] = []
         at = 0
         while at < len(seqs):
             first = seqs[at]
-            query = replace(self._base, scope=Scope(key))
-            before = yield from self._read(replace(query, before=first, tail=True, max_lines=reach))
-            after = yield from self._read(
-                replace(query, cursor=first - 1, before=upto + 1, max_lines=max(WINDOW_LINES, 3 * reach))
-            )
-            is_end = after.cursor >= upto
+            # Most hits are no part of anything: then few lines are read.
+            reach = max(self._context, NEAR_LINES)
+            before, after = yield from self._window(query, first, upto, reach, NEAR_WINDOW)
             window = [*before.entries, *after.entries]
+            hit = len(before.entries)
+            if hit < len(window) and window[hit].seq == first and may_be_entry(window, hit):
+                reach = self._context + LOOK_LINES
+                before, after = yield from self._window(query, first, upto, reach, WINDOW_LINES)
+                window = [*before.entries, *after.entries]
+            is_end = after.cursor >= upto
             places = {line.seq: place for place, line in enumerate(window)}
             entries = entries_of(window)
             chosen: set[int] = set()
@@ -85,7 +90,10 @@ class Surroundings:
                     # Beyond the window, or (the first) removed meanwhile.
                     at += at == began
                     break
-                if place + reach >= len(window) and not is_end and at > began:
+                if at > began and (
+                    (place + reach >= len(window) and not is_end)
+                    or (reach < self._context + LOOK_LINES and may_be_entry(window, place))
+                ):
                     break
                 brought = around(entries, place, self._context)
                 chosen |= brought
@@ -94,6 +102,16 @@ class Surroundings:
                 at += 1
             found += self._flagged(known, window, sorted(chosen), fresh, is_whole=not before.from_seq)
         return found
+
+    def _window(
+        self, query: Query, first: int, upto: int, reach: int, lines: int
+    ) -> Generator[None, None, tuple[logs_pb2.FetchLogsResponse, logs_pb2.FetchLogsResponse]]:
+        """What stands before the line with the seq `first`, and from it on."""
+        before = yield from self._read(replace(query, before=first, tail=True, max_lines=reach))
+        after = yield from self._read(
+            replace(query, cursor=first - 1, before=upto + 1, max_lines=max(lines, 2 * reach + 1))
+        )
+        return before, after
 
     def _flagged(
         self,

@@ -49,7 +49,7 @@ def test_the_limits_are_those_of_the_code() -> None:
         f"{view_service.MAX_VIEWS}, {view_service.MAX_VIEW_BYTES >> 20} MiB of numbers together,"
         f" {view_service.IDLE_S / 60:g} minutes unused",
         f"{order.DISORDER_MS // 1000} s or {order.MAX_HELD:,} lines; while following {view_service.HOLD_S:g} s",
-        f"{context.LOOK_LINES} lines on either side",
+        f"{context.LOOK_LINES} lines on either side of a hit, up to {context.NEAR_LINES} lines of other streams",
         f"{log_lines.MAX_JOINED_BYTES >> 20} MiB",
     ):
         assert text in said, text
