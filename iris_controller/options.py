@@ -54,6 +54,7 @@ class ServeOptions:
         found = [f"--max-bytes={wanted.max_bytes}"] if wanted.max_bytes else []
         if place and not self.dry_run:
             found += [f"--remote={place}", f"--ship-seconds={wanted.ship_after_ms / 1000:g}"]
+            found += [f"--local-bytes={wanted.local_bytes}"] if wanted.local_bytes else []
         return found
 
     @property

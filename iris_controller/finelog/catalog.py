@@ -15,10 +15,10 @@ import logging
 import zlib
 from collections import Counter
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
-from threading import Lock, RLock
-from typing import TYPE_CHECKING, Any
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Protocol
 
 from iris_controller.finelog.disk import sync_folder, write_atomically
 from iris_controller.finelog.steps import reached
@@ -50,6 +50,18 @@ class Segment:
     earliest_ms: int
     latest_ms: int
     created_ms: int
+    object: str = field(default="", compare=False)
+    """Its name in the object store, where it lies in that alone; "" = it is here."""
+
+
+class Cold(Protocol):
+    """Segments that lie in the object store alone."""
+
+    def hold(self, segment: Segment) -> Path:
+        """The segment as a file, fetched if need be, that stays until `let_go`. Raises OSError."""
+        ...
+
+    def let_go(self, segment: Segment) -> None: ...
 
 
 class Snapshot:
@@ -60,6 +72,7 @@ class Snapshot:
         self._catalog = catalog
         self._tables = tables
         self._is_released = False
+        self._held: list[tuple[Cold, Segment]] = []
 
     def tables(self) -> list[str]:
         """The tables that had segments."""
@@ -70,13 +83,22 @@ class Snapshot:
         return self._tables.get(table, ())
 
     def path(self, table: str, segment: Segment) -> Path:
-        """Where a segment lies."""
-        return self._catalog.folder_of(table) / segment.name
+        """Where a segment lies. One that is in the object store alone is fetched, and stays until the release. Raises OSError."""
+        if not segment.object:
+            return self._catalog.folder_of(table) / segment.name
+        cold = self._catalog.cold
+        if cold is None:
+            raise OSError("it lies in an object store alone, and none is configured")
+        path = cold.hold(segment)
+        self._held.append((cold, segment))
+        return path
 
     def release(self) -> None:
         """Its files may go now, unless the catalog still names them."""
         if not self._is_released:
             self._is_released = True
+            for cold, segment in self._held:
+                cold.let_go(segment)
             self._catalog.let_go(self.revision)
 
     def __enter__(self) -> Snapshot:
@@ -99,9 +121,12 @@ class Catalog:
         self.folder = folder
         # A snapshot may be let go wherever the collector runs.
         self._lock = RLock()
-        self._writing = Lock()
+        self._writing = RLock()
         self._held: Counter[int] = Counter()
-        self._doomed: list[tuple[int, Path]] = []
+        self._doomed: list[tuple[int, Path, bool]] = []
+        self.cold: Cold | None = None
+        self.is_rebuilt = False
+        """What is named was found in the folder when this was opened: segments that are in the object store alone are not."""
         self._revision, self._tables = self._load() if folder.is_dir() else (0, {})
         if folder.is_dir():
             self._clean()
@@ -137,6 +162,7 @@ class Catalog:
         *,
         replaces: Iterable[Path] = (),
         applied: Callable[[], None] | None = None,
+        keeps_index: bool = False,
     ) -> int:
         """Adds and removes segments in one durable step and returns the revision.
 
@@ -160,10 +186,16 @@ class Catalog:
                 if applied is not None:
                     applied()
                 self._revision, self._tables = revision, tables
-                self._doomed += [(revision, path) for path in files]
+                self._doomed += [(revision, path, keeps_index) for path in files]
             reached("catalog: the new one counts")
             self._sweep()
         return revision
+
+    def evict(self, table: str, segment: Segment, name: str) -> None:
+        """From now on the segment lies in the object store alone, as object `name`. Its index stays. Raises OSError: nothing changed."""
+        with self._writing:
+            if any(one == segment and not one.object for one in self.segments(table)):
+                self.commit(table, [replace(segment, object=name)], [segment], keeps_index=True)
 
     def let_go(self, revision: int) -> None:
         """A snapshot of that revision was released."""
@@ -177,11 +209,12 @@ class Catalog:
     def _sweep(self) -> None:
         with self._lock:
             oldest = min(self._held, default=self._revision)
-            ready = [path for revision, path in self._doomed if revision <= oldest]
+            ready = [one for one in self._doomed if one[0] <= oldest]
             self._doomed = [one for one in self._doomed if one[0] > oldest]
-        for path in ready:
+        for _, path, keeps_index in ready:
             with suppress(OSError):
-                path.with_suffix(".fidx").unlink(missing_ok=True)
+                if not keeps_index:
+                    path.with_suffix(".fidx").unlink(missing_ok=True)
                 path.unlink(missing_ok=True)
                 reached("catalog: a file that is replaced is gone")
 
@@ -216,6 +249,7 @@ class Catalog:
             if any(folder.glob("*.parquet"))
         }
         tables = {name: segments for name, segments in found.items() if segments}
+        self.is_rebuilt = True
         if found:
             count = sum(map(len, tables.values()))
             log.error("%s %s: it is made anew from %d segments", path, fault, count)

@@ -37,7 +37,7 @@ def store_health(
         problem=fault,
         release=release,
         last_seq=store.last_seq,
-        disk_bytes=store.total_bytes,
+        disk_bytes=store.local_bytes,
         max_bytes=store.max_bytes,
         disk_free_bytes=free,
         files=len(store.files),

@@ -47,6 +47,13 @@ def main() -> None:
     help="Rows that are older than this are shipped.",
 )
 @click.option(
+    "--local-bytes",
+    type=click.IntRange(0),
+    default=0,
+    show_default="all",
+    help="With --remote: shipped segments leave this disk when more is on it, and are fetched again to be read.",
+)
+@click.option(
     "--allow-remote", is_flag=True, help="Listen beyond loopback; whoever reaches the port can read and write."
 )
 @click.option(
@@ -60,6 +67,7 @@ def serve(
     max_bytes: int,
     remote: str,
     ship_seconds: float,
+    local_bytes: int,
     allow_remote: bool,
     release: str,
 ) -> None:
@@ -83,6 +91,7 @@ def serve(
         release=release,
         remote=remote,
         ship_seconds=ship_seconds,
+        local_bytes=local_bytes,
     )
     try:
         run(settings)

@@ -110,7 +110,11 @@ def take_segments(catalog: Catalog, ledger: Ledger, note_loss: Callable[[str, Lo
     segments = catalog.segments(LOG)
     # Retention was interrupted between remembering and removing.
     gone = [one for one in segments if one.last_seq <= ledger.removed_seq]
-    missing = [one for one in segments if one not in gone and not (catalog.folder_of(LOG) / one.name).exists()]
+    missing = [
+        one
+        for one in segments
+        if one not in gone and not one.object and not (catalog.folder_of(LOG) / one.name).exists()
+    ]
     for segment in missing:
         note_loss(segment.name, Loss(segment.first_seq, segment.last_seq))
     expected = ledger.removed_seq + 1
@@ -118,7 +122,7 @@ def take_segments(catalog: Catalog, ledger: Ledger, note_loss: Callable[[str, Lo
         if segment.first_seq > expected:
             note_loss(segment.name, Loss(expected, segment.first_seq - 1))
         expected = max(expected, segment.last_seq + 1)
-        if segment.last_seq > ledger.covers_seq and segment not in gone and segment not in missing:
+        if segment.last_seq > ledger.covers_seq and not segment.object and segment not in (*gone, *missing):
             _note_marks(catalog.folder_of(LOG) / segment.name, segment, ledger, note_loss)
     if gone or missing:
         catalog.commit(LOG, remove=[*gone, *missing])

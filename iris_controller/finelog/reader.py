@@ -57,7 +57,7 @@ class Scan:
         self._view = view = store.view()
         self._low = query.cursor + 1
         self._high = min(self._last_seq + 1, query.before or self._last_seq + 1)
-        self._segmented = Segmented(store, view.segments, query, self._low, self._high, max_bytes)
+        self._segmented = Segmented(store, view, query, self._low, self._high, max_bytes)
         self._in_bounds = query.bounds_test()
         self._test = query.content_test()
         self._tests_nothing = self._in_bounds is None and self._test is None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from iris_controller.finelog.catalog import LOG
 from iris_controller.finelog.trigrams import Needles
 from iris_controller.finelog.wal import Loss
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from iris_controller.finelog.query import Query
     from iris_controller.finelog.runs import Run
     from iris_controller.finelog.segments import SegmentDamaged
-    from iris_controller.finelog.store import Store
+    from iris_controller.finelog.store import Store, View
     from iris_controller.finelog.windows import Density, SegmentScan, Window
 
 log = logging.getLogger("iris.finelog")
@@ -28,11 +29,10 @@ log = logging.getLogger("iris.finelog")
 class Segmented:
     """The segments with lines from seq `low` to `high - 1`."""
 
-    def __init__(
-        self, store: Store, segments: tuple[Segment, ...], query: Query, low: int, high: int, max_bytes: int
-    ) -> None:
+    def __init__(self, store: Store, view: View, query: Query, low: int, high: int, max_bytes: int) -> None:
         self._store = store
-        self._segments = [one for one in segments if one.last_seq >= low and one.first_seq < high]
+        self._snapshot = view.snapshot
+        self._segments = [one for one in view.segments if one.last_seq >= low and one.first_seq < high]
         self._query = query
         self._low = low
         self._high = high
@@ -81,7 +81,8 @@ class Segmented:
             query = self._query
             self._density = Density(query.bounds_test() is not None or query.filters_content)
         try:
-            file = SegmentFile(self._store.footers.get(segment), WORDS)
+            path = self._snapshot.path(LOG, segment)
+            file = SegmentFile(self._store.footers.get(segment, path), WORDS)
         except SegmentDamaged as damage:
             self._fault(segment, str(damage), segment.first_seq, segment.last_seq)
             return None

@@ -28,7 +28,8 @@ from iris_controller import release
 from iris_controller.finelog.catalog import Catalog
 from iris_controller.finelog.endpoint import Endpoint, FolderLock, process_start_time
 from iris_controller.finelog.service import LogService
-from iris_controller.finelog.shipping.restore import is_empty, restore
+from iris_controller.finelog.shipping.cold import ColdFiles
+from iris_controller.finelog.shipping.restore import is_empty, mend, restore
 from iris_controller.finelog.shipping.shipper import SHIP_SECONDS, Shipper
 from iris_controller.finelog.shipping.stores import LogOwner, TablesOwner, take_over
 from iris_controller.finelog.store import MAX_BYTES, Store
@@ -50,6 +51,8 @@ log = logging.getLogger("iris.finelog")
 STOP_SECONDS = 5.0
 MAX_MESSAGE_BYTES = 16 << 20
 SERVICE = "iris.v1.LogService"
+COLD_BYTES = 1 << 30
+"""Of segments that were fetched from the object store to be read, where nothing else is said."""
 
 
 def _is_no_hang_up(record: logging.LogRecord) -> bool:
@@ -71,6 +74,8 @@ class Settings:
     remote: str = ""
     """URL of the object store that segments are shipped to, "" = none."""
     ship_seconds: float = SHIP_SECONDS
+    local_bytes: int = 0
+    """Shipped segments leave the disk when more is on it, and are fetched again for reading; 0 = never."""
 
 
 def run(settings: Settings) -> None:
@@ -90,10 +95,15 @@ def run(settings: Settings) -> None:
             restore(
                 settings.data_dir,
                 remote,
-                lambda folder: Catalog(folder / "tables"),
+                _catalog,
                 partial(take_over, settings.data_dir),
+                local_bytes=settings.local_bytes,
             )
+        elif remote is not None:
+            mend(settings.data_dir, remote, _catalog)
         store = Store(settings.data_dir, max_bytes=settings.max_bytes)
+        if remote is not None:
+            store.catalog.cold = ColdFiles(settings.data_dir / "cold", remote, settings.local_bytes // 4 or COLD_BYTES)
         try:
             tables = TableStore(settings.data_dir / "stats", store.catalog)
         except BaseException:
@@ -123,7 +133,13 @@ async def _serve(settings: Settings, store: Store, tables: TableStore, remote: O
     if remote is not None:
         owners = (LogOwner(store), TablesOwner(tables, stats.wake_keeper))
         shipper = Shipper(
-            settings.data_dir, store.marker, store.catalog, owners, remote, ship_seconds=settings.ship_seconds
+            settings.data_dir,
+            store.marker,
+            store.catalog,
+            owners,
+            remote,
+            ship_seconds=settings.ship_seconds,
+            local_bytes=settings.local_bytes * 3 // 4,
         )
     service = LogService(
         store,
@@ -177,6 +193,10 @@ async def _serve(settings: Settings, store: Store, tables: TableStore, remote: O
         await service.close()
         await stats.close()
     log.info("finelog stopped; everything acknowledged is on disk")
+
+
+def _catalog(folder: Path) -> Catalog:
+    return Catalog(folder / "tables")
 
 
 def _bind(server: grpc.aio.Server, host: str, port: int) -> int:

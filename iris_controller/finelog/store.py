@@ -154,10 +154,15 @@ class Store:
 
     @property
     def total_bytes(self) -> int:
-        """What the write-ahead files and segments take."""
+        """What the write-ahead files and segments take, here and in the object store."""
         return sum(file.size for file in self._files) + sum(one.bytes for one in self.catalog.segments(LOG))
 
     @property
+    @property
+    def local_bytes(self) -> int:
+        """What of that lies on this disk."""
+        return self.total_bytes - sum(one.bytes for one in self.catalog.segments(LOG) if one.object)
+
     def max_bytes(self) -> int:
         """The oldest files beyond it are removed."""
         return self._max_bytes
@@ -336,7 +341,8 @@ class Store:
 
         found: dict[str, Removed] = {}
         try:
-            runs = self.footers.get(segment).runs
+            with self.catalog.snapshot() as snapshot:
+                runs = self.footers.get(segment, snapshot.path(LOG, segment)).runs
         except (SegmentDamaged, OSError) as error:
             log.warning("cannot read %s, which is to be removed: %s", segment.name, error)
             self.note_loss(segment.name, Loss(segment.first_seq, segment.last_seq))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from iris_core.config.document import Value
 
 FOREIGN: Final = frozenset({"config", "relay_address"})
-KEYS: Final = FOREIGN | {"max_bytes", "remote_dir", "ship_after"}
+KEYS: Final = FOREIGN | {"local_bytes", "max_bytes", "remote_dir", "ship_after"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,8 @@ class FinelogConfig:
     """The oldest lines beyond it are removed; 0 = the store's default."""
     remote_dir: str = ""
     """URL where segments are shipped to, "" = below the cluster's remote state dir, if it has one."""
+    local_bytes: int = 0
+    """Shipped segments leave the disk when more is on it, and are fetched again to be read; 0 = never."""
     ship_after_ms: int = 60_000
     """Rows that are older than this are shipped: so much at most is lost with a disk."""
     foreign: tuple[str, ...] = ()
@@ -39,6 +41,7 @@ def parse_finelog(value: Value, object_url: Callable[[Value], str]) -> FinelogCo
     return FinelogConfig(
         max_bytes=_size(keys["max_bytes"]) if "max_bytes" in keys else plain.max_bytes,
         remote_dir=object_url(keys["remote_dir"]) if "remote_dir" in keys else "",
+        local_bytes=_size(keys["local_bytes"]) if "local_bytes" in keys else 0,
         ship_after_ms=keys["ship_after"].duration_ms(1_000, 86_400_000)
         if "ship_after" in keys
         else plain.ship_after_ms,

@@ -65,7 +65,7 @@ def stored(store: TableStore, table: Table = METRIC) -> list[dict[str, Any]]:
 
     with store.view([table.name]) as view:
         found = view.tables[table.name]
-        pieces = [pq.read_table(path) for path in found.paths]
+        pieces = [pq.read_table(path) for path in found.paths()]
         tail = [(extent.first_seq, file.read(extent)) for file, extent in found.tail]
         pieces.append(rows_to_arrow(found.table, [(seq, batch) for seq, batch in tail if batch is not None]))
     rows: list[dict[str, Any]] = pa.concat_tables(pieces, promote_options="default").sort_by("seq").to_pylist()

@@ -23,8 +23,9 @@ def test_segments_are_shipped_where_the_cluster_has_a_remote_place() -> None:
     assert options("") == []
     remote = "storage: {remote_state_dir: 'gs://b/c'}\n"
     assert options(remote) == ["--remote=gs://b/c/finelog", "--ship-seconds=60"]
-    more = "finelog: {max_bytes: 1GiB, remote_dir: 'file:///r/', ship_after: {seconds: 5}}\n"
-    assert options(remote + more) == ["--max-bytes=1073741824", "--remote=file:///r", "--ship-seconds=5"]
+    more = "finelog: {max_bytes: 1GiB, remote_dir: 'file:///r/', ship_after: {seconds: 5}, local_bytes: 1GB}\n"
+    told = ["--max-bytes=1073741824", "--remote=file:///r", "--ship-seconds=5", "--local-bytes=1000000000"]
+    assert options(remote + more) == told
 
 
 def test_a_dry_run_does_not_take_the_place_of_the_store_that_ships() -> None:

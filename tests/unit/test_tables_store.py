@@ -209,8 +209,9 @@ def test_a_view_holds_what_it_saw(tmp_path: Path) -> None:
     keep(store)
     with store.view(["test.metric"]) as view:
         store.drop("test.metric")
-        assert all(path.exists() for path in view.tables["test.metric"].paths)
-    assert not any(path.exists() for path in view.tables["test.metric"].paths)
+        paths = view.tables["test.metric"].paths()
+        assert all(path.exists() for path in paths)
+    assert not any(path.exists() for path in paths)
     store.close()
 
 

@@ -8,22 +8,21 @@ begins anew. Must never touch a folder that holds anything of a store.
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import os
 import secrets
 import shutil
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from iris_controller.finelog.disk import create, sync_folder, write_atomically
+from iris_controller.finelog.disk import sync_folder, write_atomically
 from iris_controller.finelog.shipping import manifest as manifests
+from iris_controller.finelog.shipping.cold import Unfit, fetch
 from iris_controller.finelog.shipping.manifest import Manifest, Part, Shipped
-from iris_controller.finelog.shipping.shipper import save_writer
+from iris_controller.finelog.shipping.shipper import TERMINAL, save_writer
 from iris_controller.finelog.steps import reached
 from iris_controller.finelog.wal import list_files
-from iris_core.contracts import GenerationMismatch, IrisError, ObjectMissing
+from iris_core.contracts import GenerationMismatch, IrisError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,12 +71,13 @@ def restore(
     open_catalog: Callable[[Path], Catalog],
     take_over: Callable[[Restored], None],
     *,
+    local_bytes: int = 0,
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> Restored | None:
     """Fills an empty folder; None where the object store holds nothing.
 
-    `take_over` writes what the stores keep beside their segments, before the restore counts as done. Raises RestoreFailed,
-    IrisError, OSError.
+    `take_over` writes what the stores keep beside their segments, before the restore counts as done. Of finished merges only the newest
+    that fit into `local_bytes` are fetched, 0 = all. Raises RestoreFailed, IrisError, OSError.
     """
     found = manifests.read(remote)
     if found.manifest is None:
@@ -91,6 +91,7 @@ def restore(
     reached("restore: the manifest is ours")
     log.info("restoring %d segments from %s", len(claimed.objects), remote.url)
     catalog = open_catalog(folder)
+    cold = _cold(claimed, local_bytes) if local_bytes else frozenset()
     lost: list[tuple[str, Segment]] = []
     whole: dict[str, tuple[Shipped, ...]] = {}
     for table, shipped in claimed.tables.items():
@@ -98,11 +99,15 @@ def restore(
         there = []
         for one in shipped:
             try:
-                _fetch(remote, one, target / one.segment.name)
+                if (table, one.segment.name) in cold:
+                    there.append(replace(one, segment=replace(one.segment, object=one.object)))
+                    continue
+                fetch(remote, one.object, one.segment.bytes, one.sha256, target / one.segment.name)
                 there.append(one)
-            except _Damaged as error:
+            except Unfit as error:
                 log.error("%s of table %s is lost: %s", one.segment.name, table, error)
                 lost.append((table, one.segment))
+        sync_folder(target)
         reached("restore: the segments of a table are here")
         catalog.commit(table, [one.segment for one in there])
         whole[table] = tuple(there)
@@ -118,8 +123,34 @@ def restore(
     return restored
 
 
-class _Damaged(Exception):
-    """The object is gone, or is not what the manifest says."""
+def mend(folder: Path, remote: ObjectStore, open_catalog: Callable[[Path], Catalog]) -> None:
+    """Names again what was in the object store alone, if the catalog was lost. Raises IrisError, OSError."""
+    catalog = open_catalog(folder)
+    if not catalog.is_rebuilt:
+        return
+    there = manifests.read(remote).manifest
+    for table, shipped in there.tables.items() if there is not None else ():
+        here = catalog.segments(table)
+        fresh = [
+            replace(one.segment, object=one.object)
+            for one in shipped
+            if all(one.segment.last_seq < had.first_seq or one.segment.first_seq > had.last_seq for had in here)
+        ]
+        if fresh:
+            catalog.commit(table, fresh)
+            log.warning("%d segments of %s are in %s alone, and named again", len(fresh), table, remote.url)
+
+
+def _cold(manifest: Manifest, local_bytes: int) -> frozenset[tuple[str, str]]:
+    """Table and name of the segments that stay where they are."""
+    every = [(one.segment, table) for table, shipped in manifest.tables.items() for one in shipped]
+    every.sort(key=lambda item: -item[0].created_ms)
+    found = set()
+    for segment, table in every:
+        local_bytes -= segment.bytes
+        if local_bytes < 0 and segment.level >= TERMINAL:
+            found.add((table, segment.name))
+    return frozenset(found)
 
 
 def _clear(folder: Path) -> None:
@@ -149,29 +180,3 @@ def _claim(remote: ObjectStore, writer: str, now_ms: Callable[[], int]) -> Manif
         # The stores go on right above what was the old writer's.
         return replace(claimed, parts=dict(old.parts))
     raise RestoreFailed(f"somebody keeps writing into {remote.url}: stop whatever ships there")
-
-
-def _fetch(remote: ObjectStore, one: Shipped, path: Path) -> None:
-    """Raises _Damaged, IrisError, OSError."""
-    scratch = path.with_name(f"{path.name}.tmp")
-    scratch.unlink(missing_ok=True)
-    digest = hashlib.sha256()
-    descriptor = create(scratch)
-    try:
-        with open(descriptor, "wb", buffering=0) as file:
-            size = 0
-            for piece in remote.chunks(one.object):
-                size += len(piece)
-                if size > one.segment.bytes:
-                    raise _Damaged(f"{one.object} is larger than it was")
-                digest.update(piece)
-                file.write(piece)
-            os.fsync(file.fileno())
-        if digest.hexdigest() != one.sha256:
-            raise _Damaged(f"{one.object} does not fit its checksum")
-        scratch.rename(path)
-        sync_folder(path.parent)
-    except ObjectMissing:
-        raise _Damaged(f"{one.object} is not in {remote.url}") from None
-    finally:
-        scratch.unlink(missing_ok=True)

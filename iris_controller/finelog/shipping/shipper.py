@@ -46,6 +46,8 @@ RETRY_SECONDS: Final = 60.0
 KEEP_SECONDS: Final = 3_600.0
 """How long an object that nothing names stays: somebody may be restoring by the manifest that did."""
 MAX_GONE: Final = 200_000
+TERMINAL: Final = 2
+"""Segments of this level are merged no further: they may lie in the object store alone."""
 WRITER_FILE: Final = "shipping.json"
 
 
@@ -65,6 +67,7 @@ class Shipper:
         remote: ObjectStore,
         *,
         ship_seconds: float = SHIP_SECONDS,
+        local_bytes: int = 0,
         keep_seconds: float = KEEP_SECONDS,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         clock: Callable[[], float] = time.monotonic,
@@ -75,6 +78,7 @@ class Shipper:
         self._owners = owners
         self._remote = remote
         self._ship_seconds = ship_seconds
+        self._local_bytes = local_bytes
         self._keep_seconds = keep_seconds
         self._now_ms = now_ms
         self._clock = clock
@@ -123,6 +127,7 @@ class Shipper:
             with self._catalog.snapshot() as snapshot:
                 self._ship(snapshot, standings)
             self._remove()
+            self._evict()
         except _Stopped as stop:
             log.error("logs and stats are not shipped any more: %s", stop)
             self.status = replace(self.status, state="stopped", problem=str(stop))
@@ -274,6 +279,26 @@ class Shipper:
                 self._remote.delete(name)
                 del self._doomed[name]
                 reached("ship: an object that nothing names is gone")
+
+    def _evict(self) -> None:
+        """The oldest segments that are shipped leave this disk when more than `local_bytes` are on it; 0 = never."""
+        if not self._local_bytes:
+            return
+        here = [
+            (segment.created_ms, table, segment)
+            for table in self._catalog.tables()
+            for segment in self._catalog.segments(table)
+            if not segment.object
+        ]
+        excess = sum(segment.bytes for _, _, segment in here) - self._local_bytes
+        for _, table, segment in sorted(here, key=lambda item: item[0]):
+            one = self._known.get((table, segment.name))
+            if excess <= 0:
+                return
+            if segment.level >= TERMINAL and one is not None and one.segment == segment:
+                self._catalog.evict(table, segment, one.object)
+                excess -= segment.bytes
+                reached("ship: a segment is in the object store alone")
 
     def current(self) -> ShippingStatus:
         """How shipping is, with what is on this disk alone as of now. Any thread."""

@@ -101,7 +101,7 @@ class TableSources:
             shutil.rmtree(scratch, ignore_errors=True)
 
     def _source(self, view: TableView, scratch: Path, found: Sources) -> Source:
-        files = [str(path) for path in view.paths]
+        files = [str(path) for path in view.paths()]
         batches = []
         for file, extent in view.tail:
             batch = file.read(extent)

@@ -51,8 +51,12 @@ class TableView:
 
     table: Table
     segments: tuple[Segment, ...]
-    paths: list[Path]
     tail: list[tuple[RowFile, Extent]]
+    _held: Snapshot = field(repr=False)
+
+    def paths(self) -> list[Path]:
+        """Where the segments lie until the view is released; fetched if need be. Raises OSError."""
+        return [self._held.path(self.table.name, segment) for segment in self.segments]
 
 
 @dataclass(slots=True)
@@ -279,8 +283,7 @@ class TableStore:
                     for extent in all_of_it
                     if extent.table == name and extent.first_seq > sealed
                 ]
-                paths = [held.path(name, segment) for segment in segments]
-                found[name] = TableView(one.table, segments, paths, tail)
+                found[name] = TableView(one.table, segments, tail, held)
             stack.pop_all()
             return View(found, held)
 
