@@ -43,7 +43,7 @@ from iris_controller.services import Services
 from iris_controller.stats.client import StatsClient
 from iris_controller.stats.producers import Producers
 from iris_controller.stats.push import StorePush
-from iris_controller.stats.spool import RowSpool
+from iris_controller.stats.spool import open_spool
 from iris_controller.store.database import StateDir, StateDirError
 from iris_controller.store.peaks import peaks
 from iris_controller.store.waits import requeued
@@ -125,7 +125,7 @@ class Controller:
         metrics = Metrics()
         self.router = Router(authenticator, self.servers.peer_of, metrics.observe)
         self.stats_push = StorePush(self.finelog.current)
-        spool = await asyncio.to_thread(RowSpool, self.state.path / "stats")
+        spool = await asyncio.to_thread(open_spool, self.state.path / "stats")
         self.stats = StatsClient(self.stats_push, self.boot_id, spool=spool, kept=(TASK_EVENT,))
         waits, known_peaks = await self.readers.run(requeued), await self.readers.run(peaks)
         self.producers = Producers(

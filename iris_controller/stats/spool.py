@@ -235,3 +235,12 @@ class RowSpool:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def open_spool(folder: Path) -> RowSpool | None:
+    """The spool in that folder; None, and a line in the log, where there can be none: events then wait in memory."""
+    try:
+        return RowSpool(folder)
+    except OSError as error:
+        _log.error("events cannot wait in %s, they wait in memory: %s", folder, error.strerror)
+        return None

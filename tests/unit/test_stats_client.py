@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from iris_controller.stats import client as client_module
 from iris_controller.stats.client import CannotPush, StatsClient
-from iris_controller.stats.spool import RowSpool
+from iris_controller.stats.spool import RowSpool, open_spool
 from iris_core.model.namespaces import TASK_EVENT, WORKER
 from iris_core.wire.gen.iris.v1 import stats_pb2
 from iris_core.wire.rows import batch_of, rows_of
@@ -225,3 +225,9 @@ def test_on_a_full_disk_events_wait_in_memory_and_come_in_order(
     spool.append(batch(5, 1))
     assert taken(spool) == [0, 1, 2, 3, 4, 5]
     assert spool.ack({(EVENT, "p"): 6}) == 3 and spool.empty and not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_is_no_reason_not_to_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert open_spool(tmp_path / "file" / "stats") is None
+    assert open_spool(tmp_path / "stats") is not None
