@@ -131,10 +131,13 @@ class ProfileService:
         notes = list(part.notes)
         record = part.record
         self._incarnation(record)
-        try:
-            record = await self._kept.keep(record, part.data)
-        except (IrisError, RpcError) as error:
-            notes.append(f"the profile is not kept: {error}")
+        if record.locals:
+            notes.append("the dump is not kept: its local variables may hold secrets")
+        else:
+            try:
+                record = await self._kept.keep(record, part.data)
+            except (IrisError, RpcError) as error:
+                notes.append(f"the profile is not kept: {error}")
         return profiles_pb2.ProfileTaskResponse(profile_data=data, record=record, notes=notes)
 
     def _incarnation(self, record: profiles_pb2.ProfileRecord) -> None:

@@ -175,6 +175,10 @@ async def test_the_controller_looks_at_itself_by_itself_and_when_asked(tmp_path:
         assert w.welcome.profile_interval_ms == 1_000
         await until(lambda: bool(stored(tmp_path)))
         assert b"run_until_complete" in stored(tmp_path)[0]
+        secret = await profile(r.client, "/system/process", locals=True)
+        assert b"Locals:" in secret.profile_data
+        assert not secret.record.profile_id
+        assert list(secret.notes) == ["the dump is not kept: its local variables may hold secrets"]
         answer = await profile(r.client, "/system/process")
         assert b"run_until_complete" in answer.profile_data
         assert (answer.record.source, answer.record.vm_id) == ("/system/controller", "controller-self")
