@@ -106,6 +106,9 @@ class MixedClient:
 def _is_large(request: Message) -> bool:
     if request.DESCRIPTOR.name == "FetchLogsRequest":
         return bool(request.max_lines > LARGE_LINES)  # type: ignore[attr-defined]
+    if request.DESCRIPTOR.name == "QueryRequest" and request.timeout_ms:  # type: ignore[attr-defined]
+        # One that may take its time: over HTTP nobody would hear that its caller went away.
+        return True
     return request.ByteSize() > LARGE_REQUEST_BYTES
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,3 +40,33 @@ def test_a_statement_that_is_refused_and_one_that_is_none(cluster: LocalCluster)
     wrong = cluster.cli("stats", "query", "SELECT FROM", "-f", "json")
     assert (wrong.code, wrong.out) == (2, "")
     assert json.loads(wrong.err)["error"]["position"] == 7
+
+
+def test_an_interrupted_command_ends_its_query(cluster: LocalCluster) -> None:
+    pid = json.loads((cluster.state / "finelog" / "endpoint.json").read_text())["pid"]
+
+    def queries() -> set[str]:
+        return {
+            child
+            for thread in Path(f"/proc/{pid}/task").iterdir()
+            for child in (thread / "children").read_text().split()
+        }
+
+    pause = threading.Event()
+
+    def until(wanted: bool) -> None:
+        deadline = time.monotonic() + 60
+        while bool(queries()) is not wanted:
+            assert time.monotonic() < deadline
+            pause.wait(0.02)
+
+    until(False)
+    endless = (
+        "SELECT count(*) FROM range(50000) a, range(50000) b, range(50000) c WHERE a.range + b.range + c.range = 7"
+    )
+    asking = cluster.popen("--cluster=local", "stats", "query", "--timeout", "60", endless)
+    until(True)
+    asking.send_signal(signal.SIGINT)
+    out, err = asking.communicate(timeout=60)
+    assert (asking.returncode, out) == (130, b""), err
+    until(False)

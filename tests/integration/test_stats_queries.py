@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,10 +83,11 @@ def children(store: Finelog) -> set[int]:
 
 
 def until(condition: Any) -> None:
+    pause = threading.Event()
     deadline = time.monotonic() + DEADLINE
     while not condition():
         assert time.monotonic() < deadline
-        os.sched_yield()
+        pause.wait(0.02)
 
 
 def test_the_statements_of_the_manual_run_as_printed(store: Finelog) -> None:
@@ -216,7 +217,11 @@ def test_kills_and_damage_lose_nothing_that_was_acknowledged(tmp_path: Path) -> 
         assert rows(store, total) == [{"n": 45, "d": 45, "s": 45}]
         # What the last process wrote is a segment by now, or will be.
         until(lambda: list((store.data_dir / "tables" / METRIC.name).glob("*.parquet")))
+        # A stop does not wait for a query.
+        running = store.stub("StatsService/Query").future(pb.QueryRequest(sql=ENDLESS), timeout=DEADLINE)
+        until(lambda: children(store))
         assert store.stop() == 0
+        running.cancel()
         (segment,) = (store.data_dir / "tables" / METRIC.name).glob("*.parquet")
         whole = segment.read_bytes()
         # The first page of the first column, of which the footer knows nothing.
