@@ -1,6 +1,7 @@
 """A large state database, a steady load on it, and the processes that T6 and T7 race. All of it lies in one temporary folder.
 
 python -m benchmarks.checkpoint_world load DATABASE      commits at a steady rate until its input ends, then prints latencies
+python -m benchmarks.checkpoint_world held DATABASE FOLDER   the same while it has a checkpoint made, as the controller does
 python -m benchmarks.checkpoint_world write DATABASE FOLDER
 python -m benchmarks.checkpoint_world restore FOLDER TARGET
 """
@@ -17,11 +18,17 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import uvloop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MEGABYTES = int(os.environ.get("IRIS_BENCH_CHECKPOINT_MB", "800"))
 RATE = 200
 ROWS = 5
+WITHOUT_S = 8.0
 STEP = 20_000
 """Tasks that are made in one statement."""
 
@@ -86,24 +93,25 @@ class Load:
         return found
 
 
-async def _load(database: Path) -> None:
+def held(database: Path, folder: Path) -> dict[str, float]:
+    """The longest that an event loop which commits at that rate was held up, in milliseconds: `without` a checkpoint, and `during` one
+    that it had made."""
+    words = [sys.executable, "-m", "benchmarks.checkpoint_world", "held", str(database), str(folder)]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+async def _commit(database: Path, ended: threading.Event, began: Callable[[], None]) -> list[float]:
     from iris_controller.store.writer import Writer
 
     writer = Writer(database)
     most = writer.connection.execute("SELECT max(rowid) FROM tasks").fetchone()[0]
     writer.start()
-    ended = threading.Event()
-
-    def wait() -> None:
-        sys.stdin.read()
-        ended.set()
-
-    threading.Thread(target=wait, daemon=True).start()
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
+    began()
     dice = random.Random(1)
     latencies: list[float] = []
-    began = time.perf_counter()
+    start = time.perf_counter()
     while not ended.is_set():
         rows = json.dumps([dice.randrange(1, most) for _ in range(ROWS)])
         statement = (
@@ -113,26 +121,69 @@ async def _load(database: Path) -> None:
         before = time.perf_counter()
         await writer.commit([statement])
         latencies.append((time.perf_counter() - before) * 1000)
-        await asyncio.sleep(max(0.0, began + len(latencies) / RATE - time.perf_counter()))
+        await asyncio.sleep(max(0.0, start + len(latencies) / RATE - time.perf_counter()))
     writer.close()
-    print(json.dumps(latencies))
+    return latencies
+
+
+async def _load(database: Path) -> None:
+    ended = threading.Event()
+
+    def wait() -> None:
+        sys.stdin.read()
+        ended.set()
+
+    def ready() -> None:
+        threading.Thread(target=wait, daemon=True).start()
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+
+    print(json.dumps(await _commit(database, ended, ready)))
+
+
+async def _held(database: Path, folder: Path) -> None:
+    from benchmarks.controller_fleet import Lag
+    from iris_controller.children import Child
+
+    ended = threading.Event()
+    committing = asyncio.ensure_future(_commit(database, ended, lambda: None))
+    lag = Lag()
+    await asyncio.sleep(WITHOUT_S)
+    _, without = lag.stop()
+    lag = Lag()
+    child = await Child.start([sys.executable, "-m", "iris_controller.checkpoint.child"])
+    child.stdin.write(json.dumps(_task(database, folder)).encode() + b"\n")
+    said = await child.stdout.read()
+    _, during = lag.stop()
+    await child.end()
+    ended.set()
+    await committing
+    if b"done" not in said.splitlines()[-1]:
+        raise RuntimeError(said.decode())
+    print(json.dumps({"without": without, "during": during}))
+
+
+def _task(database: Path, folder: Path) -> dict[str, Any]:
+    """What `iris_controller.checkpoint.child` is told."""
+    scratch = folder / "scratch"
+    scratch.mkdir(parents=True, exist_ok=True)
+    return {
+        "do": "write",
+        "database": str(database),
+        "scratch": str(scratch),
+        "after_ms": 0,
+        "claim": "",
+        "remote": f"file://{folder}",
+        "now_ms": time.time_ns() // 1_000_000,
+    }
 
 
 def _write(database: Path, folder: Path) -> None:
     """As `iris_controller.checkpoint.child` does it."""
     from iris_controller.checkpoint.child import perform
 
-    scratch = folder / "scratch"
-    scratch.mkdir(parents=True, exist_ok=True)
-    task: dict[str, Any] = {
-        "do": "write",
-        "database": str(database),
-        "scratch": str(scratch),
-        "after_ms": 0,
-        "claim": "",
-    }
     os.nice(10)
-    outcome = perform({**task, "remote": f"file://{folder}", "now_ms": time.time_ns() // 1_000_000})
+    outcome = perform(_task(database, folder))
     if "done" not in outcome:
         raise RuntimeError(str(outcome))
 
@@ -147,5 +198,7 @@ if __name__ == "__main__":
     kind, *paths = sys.argv[1:]
     if kind == "load":
         asyncio.run(_load(Path(paths[0])))
+    elif kind == "held":
+        uvloop.run(_held(*map(Path, paths)))
     else:
         {"write": _write, "restore": _restore}[kind](*map(Path, paths))

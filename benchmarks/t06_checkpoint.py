@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.checkpoint_world import MEGABYTES, RATE, Load, build
+from benchmarks.checkpoint_world import MEGABYTES, RATE, Load, build, held
 from benchmarks.measure import Side, alternate, process, sequence
 
 if TYPE_CHECKING:
@@ -82,6 +82,10 @@ def _run(report: Report, folder: Path) -> None:
     report.absolute("T6", f"p99 of a commit during a checkpoint ÷ without one ({usual:.1f} ms)", share, "×", 2)
     report.absolute("T6", "longest commit during a checkpoint", max(latencies), "ms", 50)
     report.absolute("T6", "longest commit without one", max(alone), "ms")
+    shutil.rmtree(store, ignore_errors=True)
+    found = held(database, store)
+    report.absolute("T6", "longest that the event loop was held up during a checkpoint", found["during"], "ms", 50)
+    report.absolute("T6", "the same without one", found["without"], "ms")
 
     def restored() -> Sample:
         (folder / "restored").unlink(missing_ok=True)
