@@ -141,6 +141,7 @@ class Controller:
             self.problems,
             known_peaks,
             self.stats.write,
+            lambda: (self.stats.waiting_rows, self.stats.lost_rows),
         )
         services.register(self.router)
         self.keeping = Keeping(options, self.state, opened, self.loop, services.once, remote, self._stop_acting)

@@ -67,6 +67,7 @@ class Services:
         problems: Callable[[], list[str]],
         peaks: Mapping[str, Mapping[str, int]],
         write_row: Callable[[Table, Mapping[str, Any]], None],
+        rows: Callable[[], tuple[int, int]] = lambda: (0, 0),
     ) -> None:
         config = options.config
         self._dry_run = options.dry_run
@@ -107,6 +108,7 @@ class Services:
             state_dir=str(options.state_dir),
             problems=problems,
             finelog_release=lambda: finelog.release,
+            rows=rows,
         )
         self._finelog = finelog
         self._jobs = JobService(loop, opened.readers, once, self.hub.revision)

@@ -34,6 +34,8 @@ class About:
     state_dir: str
     problems: Callable[[], list[str]]
     finelog_release: Callable[[], str]
+    rows: Callable[[], tuple[int, int]] = lambda: (0, 0)
+    """Rows of measurements and events: that wait for the log store, and that had to go."""
 
 
 class ClusterService:
@@ -118,6 +120,8 @@ class ClusterService:
         info.details["last_commit_ms"] = f"{stats.last_commit_ms:.2f}"
         info.details["failed_commits"] = str(stats.failed_commits)
         info.details["ignored_observations"] = str(self._sessions.ignored_observations)
+        waiting, lost = self._about.rows()
+        info.details["stats_rows_waiting"], info.details["stats_rows_lost"] = str(waiting), str(lost)
         if stats.store_error:
             info.details["store_error"] = stats.store_error
         return info

@@ -127,6 +127,10 @@ async def test_events_of_an_outage_reach_the_store_of_the_next_controller_once(t
         await world.controller.guard.end("finelog")
         assert await world.controller.finelog.stop()
         await run_job(world, "/u/meanwhile")
+        process = await world.call(
+            "GetProcessStatus", controller_pb2.GetProcessStatusRequest(), controller_pb2.GetProcessStatusResponse
+        )
+        assert process.process.details["stats_rows_lost"] == "0"
     assert list((tmp_path / "stats").iterdir()), "what was not delivered waits on disk"
     async with rig(tmp_path) as world:
         rows = await until_rows(world, EVENTS, 6)
