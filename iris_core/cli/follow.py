@@ -2,7 +2,7 @@
 
 The store is asked with a wait that ends as soon as there is a line, the controller in between; both more slowly the
 quieter it is. When the subject has ended, its attempts say how many lines they wrote, and following goes on until the
-store has them all, DRAIN_S at most; what is still missing then is said. A silent log store never hides the end of a
+store has them all, or none came for DRAIN_S; what is still missing then is said. A silent log store never hides the end of a
 job. Must never cancel anything.
 """
 
@@ -150,9 +150,15 @@ class Follower:
     def _drain(self) -> None:
         until = self._clock() + DRAIN_S
         missing = self._patience.ask(self._subject.written)
+        marks: dict[str, int] = {}
         while True:
             answer = self._fetch(200 if missing else 0, producers=missing)
             if answer is not None:
+                now = {mark.producer: mark.next_number for mark in answer.marks}
+                if answer.entries or any(number > marks.get(uid, 0) for uid, number in now.items()):
+                    # As long as lines arrive they are waited for, however many there are.
+                    until = self._clock() + DRAIN_S
+                marks.update(now)
                 for mark in answer.marks:
                     if mark.next_number >= missing.get(mark.producer, 0):
                         missing.pop(mark.producer, None)

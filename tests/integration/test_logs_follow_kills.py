@@ -93,7 +93,7 @@ def test_a_follower_shows_exactly_what_the_tasks_wrote(tmp_path: Path) -> None:
         if row["source"] == "stdout":
             shown[row["task"].rpartition("/")[2]].append(row["text"])
         assert not row.get("gap"), row
-    assert len(shown) == TASKS
+    assert len(shown) == TASKS, follow.err.read_text()
     for name, lines in shown.items():
-        assert lines == (written / name).read_text().splitlines(), name
+        assert lines == (written / name).read_text().splitlines(), (name, follow.err.read_text())
         assert len(lines) == ROUNDS * BURST
