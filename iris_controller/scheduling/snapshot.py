@@ -255,7 +255,9 @@ class Fleet:
                 self._regroup(worker.worker_id, node)
                 return node.usable
         node.refresh(usage)
-        return node.usable and any(now > then for now, then in zip(node.room(), before, strict=True))
+        after = node.room()
+        # Most often it holds what the planner itself has given it.
+        return after != before and node.usable and any(now > then for now, then in zip(after, before, strict=True))
 
     def drop(self, worker_id: str) -> None:
         """Forgets a worker that the model does not know any more."""

@@ -221,7 +221,7 @@ class Overlay:
         self.pruned_tasks.append((job_id, below))
 
     def set_job(self, job: Job, **values: Any) -> Job:
-        new = replace(job, **values)
+        new = changed(job, values)
         self.jobs[job.job_id] = new
         self._active[job.user_id] = self._active.get(job.user_id, 0) + new.unfinished - job.unfinished
         return new

@@ -64,7 +64,7 @@ class ChildrenPolicy(IntEnum):
     PRESERVE_CHILDREN = 2
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class JobSpec:
     """What was asked for, shared by all tasks of a job. `request` is the sealed LaunchJobRequest as bytes.
 
@@ -89,7 +89,7 @@ class JobSpec:
     """Of a gang: the worker attribute whose value all its workers share; "" = the tasks are placed one by one."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Job:
     """One job incarnation; `submitted_at_ms` is unique per controller and names the incarnation."""
 

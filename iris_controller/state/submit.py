@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from iris_controller.state.kernel import cancel
-from iris_controller.state.records import Job, JobSpec, Task
+from iris_controller.state.records import Job, JobSpec, Task, changed
 from iris_controller.state.rollup import settle
 from iris_core.model.ids import JobId
 from iris_core.model.states import JOB_TERMINAL, JobState, TaskState, job_label
@@ -247,7 +247,7 @@ def _new_job(o: Overlay, new: NewJob, job_id: JobId, parent: Job | None, now_ms:
     spec = new.spec
     band = spec.band.resolve(parent.spec.band if parent is not None else None)
     if band is not spec.band:
-        spec = replace(spec, band=band)
+        spec = changed(spec, {"band": band})
     counts = [0] * 13
     if new.num_tasks > 0:
         counts[TaskState.PENDING] = new.num_tasks

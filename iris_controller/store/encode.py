@@ -256,7 +256,11 @@ def _config_row(job: Job, files: list[str]) -> Row:
     spec = job.spec
     request = controller_pb2.LaunchJobRequest.FromString(spec.request)
     entrypoint = {"run_command": {"argv": list(request.entrypoint.run_command.argv)}, "workdir_files": files}
-    environment = json_format.MessageToDict(request.environment, preserving_proto_field_name=True)
+    environment = (
+        json_format.MessageToDict(request.environment, preserving_proto_field_name=True)
+        if request.HasField("environment")
+        else {}
+    )
     constraints = [
         {"key": c.key, "op": c.op.name, "values": list(c.values), "mode": c.mode.name} for c in spec.constraints
     ]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 
-CHUNK: Final = 250
+CHUNKS: Final = (250, 50)
 
 _NULLABLE: Final = frozenset({"current_worker_id"})
 """Columns whose empty text is stored as NULL."""
@@ -42,20 +42,29 @@ def stored(column: str, values: Iterable[Any]) -> Iterable[Any]:
 
 def bulk(sql: Callable[[int], str], rows: Sequence[Row]) -> Iterator[Statement]:
     """`sql` gives the statement that takes so many bound rows, for 0 the one that takes them as JSON. The values are as stored."""
-    whole = len(rows) - len(rows) % CHUNK
-    for start in range(0, whole, CHUNK):
-        yield sql(CHUNK), tuple(chain.from_iterable(rows[start : start + CHUNK]))
-    if whole < len(rows):
-        yield sql(0), (json.dumps(rows[whole:]),)
+    found, left = _whole(sql, rows, CHUNKS)
+    yield from found
+    if left:
+        yield sql(0), (json.dumps(left),)
 
 
 def bound(sql: Callable[[int], str], rows: Sequence[Row]) -> Iterator[Statement]:
     """As `bulk`, for rows with bytes, which JSON cannot carry. Chunks of few sizes: a batch may be of any number of submissions."""
+    found, _ = _whole(sql, rows, (*CHUNKS, 16, 4, 1))
+    yield from found
+
+
+def _whole(
+    sql: Callable[[int], str], rows: Sequence[Row], sizes: tuple[int, ...]
+) -> tuple[list[Statement], Sequence[Row]]:
+    """What fills chunks of these sizes, as statements, and the rows that are left over."""
+    found: list[Statement] = []
     start = 0
-    for size in (CHUNK, 16, 4, 1):
+    for size in sizes:
         while len(rows) - start >= size:
-            yield sql(size), tuple(chain.from_iterable(rows[start : start + size]))
+            found.append((sql(size), tuple(chain.from_iterable(rows[start : start + size]))))
             start += size
+    return found, rows[start:]
 
 
 def upsert(table: str, keys: tuple[str, ...], columns: tuple[str, ...]) -> str:

@@ -500,13 +500,13 @@ class Stored(Simulation):
 
 
 @settings(max_examples=EXAMPLES // 3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(histories, st.sampled_from((1, 2, rows.CHUNK)))
+@given(histories, st.sampled_from(((1,), (3, 2), rows.CHUNKS)))
 def test_the_database_holds_the_state_after_every_batch(
-    batches: list[tuple[bool, list[tuple[int, int, int]]]], chunk: int
+    batches: list[tuple[bool, list[tuple[int, int, int]]]], chunks: tuple[int, ...]
 ) -> None:
     stored = Stored()
     try:
-        with mock.patch.object(rows, "CHUNK", chunk):
+        with mock.patch.object(rows, "CHUNKS", chunks):
             stored.run([(True, [(14, i, 255) for i in range(3)]), *batches])
     finally:
         stored.database.close()
