@@ -7,7 +7,7 @@ Must never let a damaged segment keep the others from being read.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from iris_controller.finelog.catalog import LOG
 from iris_controller.finelog.trigrams import Needles
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from iris_controller.finelog.windows import Density, SegmentScan, Window
 
 log = logging.getLogger("iris.finelog")
+
+_Found = TypeVar("_Found")
 
 
 class Segmented:
@@ -58,7 +60,7 @@ class Segmented:
             if segment.first_seq < before:
                 scan = self._scan(segment)
                 if scan is not None:
-                    yield from scan.count(self._low, min(before, self._high))
+                    yield from self._guarded(segment, scan.count(self._low, min(before, self._high)))
 
     def _windows(self, segment: Segment, wanted: Callable[[], int]) -> Iterator[Window | None]:
         from iris_controller.finelog.windows import Window
@@ -66,10 +68,17 @@ class Segmented:
         low, high = max(segment.first_seq, self._low), min(segment.last_seq + 1, self._high)
         scan = self._scan(segment)
         if scan is not None:
-            yield from scan.windows(wanted)
+            yield from self._guarded(segment, scan.windows(wanted))
         # What lies outside of all runs, or has none, was dealt with as well.
         edge = low if self._query.tail else high
         yield Window(edge, edge)
+
+    def _guarded(self, segment: Segment, found: Iterator[_Found]) -> Iterator[_Found]:
+        """What is found of a segment until the disk refuses more: it may give the rest another time, so that is no loss."""
+        try:
+            yield from found
+        except OSError as error:
+            self._fault(segment, f"{segment.name} cannot be read: {error.strerror or error}", 0, 0)
 
     def _scan(self, segment: Segment) -> SegmentScan | None:
         if not self._query.wants_times(segment.earliest_ms, segment.latest_ms):

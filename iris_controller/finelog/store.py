@@ -76,6 +76,7 @@ class Store:
         self._policy = replace(policy or Policy(), max_bytes=max_bytes)
         self._sync = sync
         self._lock = Lock()
+        self._saving = Lock()
         self._committing = Lock()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.marker = opening.identity(folder)
@@ -158,11 +159,11 @@ class Store:
         return sum(file.size for file in self._files) + sum(one.bytes for one in self.catalog.segments(LOG))
 
     @property
-    @property
     def local_bytes(self) -> int:
         """What of that lies on this disk."""
         return self.total_bytes - sum(one.bytes for one in self.catalog.segments(LOG) if one.object)
 
+    @property
     def max_bytes(self) -> int:
         """The oldest files beyond it are removed."""
         return self._max_bytes
@@ -295,12 +296,14 @@ class Store:
             return self.ledger.snapshot()
 
     def _save_ledger(self, covers_seq: int) -> None:
-        with self._lock:
-            self.ledger.covers_seq = max(self.ledger.covers_seq, covers_seq)
-            if self._append is not None:
-                self.ledger.synced = self._append.synced
-            copy = self.ledger.snapshot()
-        copy.save(self.folder / "ledger.json")
+        # One at a time: both threads of the background save it, and the later must not be overwritten by the earlier.
+        with self._saving:
+            with self._lock:
+                self.ledger.covers_seq = max(self.ledger.covers_seq, covers_seq)
+                if self._append is not None:
+                    self.ledger.synced = self._append.synced
+                copy = self.ledger.snapshot()
+            copy.save(self.folder / "ledger.json")
 
     def remove_old(self) -> None:
         """Removes what is beyond the policy, the oldest first, and remembers it. Raises OSError."""
