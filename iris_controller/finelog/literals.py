@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
+from os.path import commonprefix
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -55,6 +57,16 @@ def certain_literals(pattern: str) -> tuple[Clause, ...]:
     except _UnsureError:
         return ()
     return tuple(sorted(dict.fromkeys(clauses), key=_worth, reverse=True)[:MAX_CLAUSES])
+
+
+@lru_cache(256)
+def longest_literal(pattern: str) -> str:
+    """The longest text that every match of a valid pattern holds letter by letter; "" if none is certain."""
+    try:
+        clauses = _Parser(pattern, is_exact=True).parse().clauses()
+    except _UnsureError:
+        return ""
+    return max(map(_shared, clauses), key=len, default="")
 
 
 class _UnsureError(Exception):
@@ -125,6 +137,14 @@ def _worth(clause: AbstractSet[str]) -> tuple[int, int, list[str]]:
     return min(len(text.encode()) for text in clause), -len(clause), sorted(clause)
 
 
+def _shared(clause: Clause) -> str:
+    """How all texts of a clause begin, or end."""
+    texts = list(clause)
+    # Names of no paths.
+    head, tail = commonprefix(texts), commonprefix([text[::-1] for text in texts])[::-1]  # noqa: RUF071
+    return max(head, tail, key=len)
+
+
 def _either(parts: Sequence[_Part]) -> _Part:
     if len(parts) == 1:
         return parts[0]
@@ -163,8 +183,10 @@ def _repeated(part: _Part, least: int, most: int | None) -> _Part:
 class _Parser:
     """One pass over a pattern."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, *, is_exact: bool = False) -> None:
         self._text = pattern
+        self._is_exact = is_exact
+        """Whether literals are not folded."""
         self._at = 0
         self._depth = 0
         self._folds = False
@@ -303,7 +325,9 @@ class _Parser:
     def _literal(self, sign: str) -> _Part:
         folded = fold(sign)
         # Under (?i) a character beyond ASCII may stand for others that are not folded here.
-        return _ANYTHING if self._folds and not folded.isascii() else _Part(frozenset({folded}))
+        if self._folds and (not folded.isascii() or (self._is_exact and folded.isalpha())):
+            return _ANYTHING
+        return _Part(frozenset({sign if self._is_exact else folded}))
 
     def _class(self) -> _Part:
         is_negated = self._peek() == "^"

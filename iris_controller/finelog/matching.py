@@ -1,24 +1,35 @@
 """Which rows of a batch match what is searched for in the text of a line, decided for the whole batch at once.
 
-Arrow's kernels do it. Their regex engine is RE2, the engine that checks every pattern, and a differential test holds the two equal.
-A plain text is searched for as a quoted pattern, which is more than twice as quick as Arrow's own search for one. What that engine
-refuses, because it counts a pattern's memory a little differently, is matched line by line by the one that accepted it.
+Where every match holds a certain text, that is looked for first, in all lines at once, as they lie one behind the other in memory. The
+few lines that hold it are matched by Arrow's kernel, or all lines are. Its engine is RE2, the engine that checks every pattern, and a
+differential test holds the two equal. What that engine refuses, because it counts a pattern's memory a little differently, is
+matched line by line by the one that accepted it.
 
-Means what `Query.content_test` says of one line. Must never look at anything but the text.
+Means what `Query.content_test` says of one line. Must never let a pattern near an engine that backtracks.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from iris_controller.finelog.literals import longest_literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from iris_controller.finelog.query import Query
     from iris_core.wire.gen.iris.v1 import logs_pb2
+
+
+SHORTEST = 3
+"""Characters of a text that is worth looking for first."""
+FEW = 8
+"""So many lines, and one in `SHARE`, may hold it; if more do, all are matched."""
+SHARE = 16
 
 
 def matches(query: Query, batch: Any) -> Any:
@@ -28,20 +39,20 @@ def matches(query: Query, batch: Any) -> Any:
     """
     masks = []
     if text := query.substring:
-        masks.append(_matches(batch, quoted(text), text.__contains__))
+        masks.append(_matches(batch, _Search(text, "", text.__contains__)))
     if (regex := query.regex) is not None:
-        masks.append(_matches(batch, regex.pattern, regex.search))
+        masks.append(_matches(batch, _Search(longest_literal(regex.pattern), regex.pattern, regex.search)))
     if not masks:
         return pa.repeat(True, batch.num_rows)
     return masks[0] if len(masks) == 1 else pc.and_(*masks)
 
 
-def _matches(batch: Any, pattern: str, test: Callable[[str], bool]) -> Any:
-    found = _search(batch.column("data"), pattern, test)
+def _matches(batch: Any, search: _Search) -> Any:
+    found = search.mask(batch.column("data"))
     if "seam" not in batch.schema.names or batch.column("seam").null_count == batch.num_rows:
         return found
     is_part = pc.greater(batch.column("part"), 0)
-    return pc.or_(found, pc.and_(is_part, _search(batch.column("seam"), pattern, test)))
+    return pc.or_(found, pc.and_(is_part, search.mask(pc.fill_null(batch.column("seam"), ""))))
 
 
 def matching_lines(query: Query, lines: Sequence[logs_pb2.LogEntry]) -> list[bool]:
@@ -62,10 +73,52 @@ def quoted(text: str) -> str:
     )
 
 
-def _search(texts: Any, pattern: str, test: Callable[[str], bool]) -> Any:
-    """Whether each of the texts matches; NULL does not."""
-    try:
-        mask = pc.match_substring_regex(texts, pattern)
-    except pa.ArrowInvalid:
-        mask = pa.array([text is not None and test(text) for text in texts.to_pylist()], pa.bool_())
-    return pc.fill_null(mask, False) if mask.null_count else mask
+class _Search:
+    """Every match holds `literal`; without a `pattern` it is all that is searched for. `test` says the same of one text."""
+
+    def __init__(self, literal: str, pattern: str, test: Callable[[str], bool]) -> None:
+        self._literal = literal
+        self._pattern = pattern
+        self._test = test
+
+    def mask(self, texts: Any) -> Any:
+        """Whether each of the texts, none of which is NULL, matches."""
+        rows = _holding(texts, self._literal) if len(self._literal) >= SHORTEST else None
+        if rows is None:
+            return self._match(texts)
+        places = pa.array(rows, pa.uint64())
+        if self._pattern and rows:
+            places = places.filter(self._match(texts.take(places)))
+        if not len(places):
+            return pa.repeat(False, len(texts))
+        return pc.is_in(pc.indices_nonzero(pa.repeat(True, len(texts))), value_set=places)
+
+    def _match(self, texts: Any) -> Any:
+        try:
+            return pc.match_substring_regex(texts, self._pattern or quoted(self._literal))
+        except pa.ArrowInvalid:
+            return pa.array(map(self._test, texts.to_pylist()), pa.bool_())
+
+
+def _holding(texts: Any, literal: str) -> list[int] | None:
+    """The places of the texts that hold the literal, ascending; None if they are many."""
+    _, ends, data = texts.buffers()
+    if not len(texts) or data is None:
+        return []
+    offsets = memoryview(ends).cast("i")[texts.offset : texts.offset + len(texts) + 1]
+    text = bytes(memoryview(data)[: offsets[-1]])
+    needle = literal.encode()
+    most = FEW + len(texts) // SHARE
+    found: list[int] = []
+    at = text.find(needle, offsets[0])
+    while at >= 0:
+        place = bisect_right(offsets, at) - 1
+        following = offsets[place + 1]
+        if at + len(needle) <= following:
+            found.append(place)
+            if len(found) > most:
+                return None
+            at = text.find(needle, following)
+        else:
+            at = text.find(needle, at + 1)
+    return found

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from iris_controller.finelog.literals import MAX_CLAUSES, certain_literals, fold
+from iris_controller.finelog.literals import MAX_CLAUSES, certain_literals, fold, longest_literal
 from iris_core.model.errors import ModelError
 from iris_core.model.regex import compile_content_regex
 
@@ -47,6 +47,27 @@ def test_what_is_certain(pattern: str, clauses: list[set[str]]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("pattern", "literal"),
+    [
+        ("Train/Loss", "Train/Loss"),
+        ("Rank[0-9]+ timed OUT", " timed OUT"),
+        ("(?i)Rank 1-22-333 x", " 1-22-333 "),
+        ("(?i:Abc)Def", "Def"),
+        ("error|warning", ""),
+        ("(?i)task", ""),
+        ("[Ee]rror", "rror"),
+        ("(a|b)cd", "cd"),
+        ("colou?r", "colo"),
+        ("Kelvin.*café", "Kelvin"),
+        (r"\Cabc", ""),
+    ],
+)
+def test_the_longest_literal(pattern: str, literal: str) -> None:
+    compile_content_regex(pattern)
+    assert longest_literal(pattern) == literal
+
+
+@pytest.mark.parametrize(
     "pattern",
     [
         "",
@@ -76,6 +97,7 @@ def test_what_is_not(pattern: str) -> None:
 def test_what_is_no_pattern_is_no_error() -> None:
     for broken in ("(abc", "abc)", "[abc", "abc\\", "*abc", "(?i", r"\Q", "(?P<", "a{1001", "[[:", r"\x{", "(?"):
         certain_literals(broken)
+        longest_literal(broken)
 
 
 def test_a_large_pattern_stays_small() -> None:
@@ -128,7 +150,9 @@ PIECES = st.recursive(
 
 def holds(pattern: str, text: str) -> bool:
     folded = fold(text)
-    return all(any(one in folded for one in clause) for clause in certain_literals(pattern))
+    return longest_literal(pattern) in text and all(
+        any(one in folded for one in clause) for clause in certain_literals(pattern)
+    )
 
 
 @given(PIECES, st.text(SIGNS, max_size=6), st.text(SIGNS, max_size=6), st.sampled_from(["", "(?i)", "(?U)"]))

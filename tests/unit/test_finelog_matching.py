@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -87,13 +88,38 @@ def test_a_pattern_finds_the_same_as_line_by_line(lines: list[logs_pb2.LogEntry]
     except ModelError:
         assume(False)
     query = Query(SCOPE, regex=regex)
-    assert found(query, lines) == expected(query, lines)
+    for shortest in (1, 3):
+        with patch("iris_controller.finelog.matching.SHORTEST", shortest):
+            assert found(query, lines) == expected(query, lines)
 
 
 @given(LINES.filter(bool), st.text("aBk\u212aé日\0\n .\\1-", max_size=4), st.sampled_from(["", "a", "(?i)B"]))
 def test_a_text_finds_the_same_as_line_by_line(lines: list[logs_pb2.LogEntry], substring: str, pattern: str) -> None:
     query = Query(SCOPE, substring=substring, regex=compile_content_regex(pattern) if pattern else None)
-    assert found(query, lines) == expected(query, lines)
+    for shortest in (1, 3):
+        with patch("iris_controller.finelog.matching.SHORTEST", shortest):
+            assert found(query, lines) == expected(query, lines)
+
+
+@pytest.mark.parametrize("often", [1, 3, 2000])
+def test_a_literal_is_found_wherever_it_stands(often: int) -> None:
+    texts = (
+        ["", "ab", "abcabc", "c", "ab", "", "cab", "xabcx", "", "abc"]
+        + ["nothing", ""] * 100
+        + ["so ABC", "abc"] * often
+    )
+    lines = [logs_pb2.LogEntry(data=data) for data in texts]
+    for query in (
+        Query(SCOPE, substring="abc"),
+        Query(SCOPE, regex=compile_content_regex("abc.*c|abc$")),
+        Query(SCOPE, regex=compile_content_regex("^abc")),
+        Query(SCOPE, regex=compile_content_regex("(?i)abc")),
+    ):
+        assert found(query, lines) == expected(query, lines)
+        mask = matches(query, batch_of(lines).slice(3, 200))
+        assert [place + 3 for place, hit in enumerate(mask.to_pylist()) if hit] == [
+            place for place in expected(query, lines) if 3 <= place < 203
+        ]
 
 
 def test_a_slice_of_a_batch_is_matched_as_what_it_is() -> None:
