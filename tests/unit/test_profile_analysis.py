@@ -86,7 +86,7 @@ names = st.text(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(
     st.dictionaries(
         st.lists(names.filter(lambda n: n == " ".join(n.split())), min_size=1).map(tuple), st.integers(1, 10**6)
