@@ -302,6 +302,30 @@ def test_lines_that_never_arrive_are_counted_and_said_within_the_bound(world: Wo
     assert clock.now < DRAIN_S + 2
 
 
+def test_lines_that_still_arrive_are_waited_for_however_long_it_takes(world: World) -> None:
+    shown: list[str] = []
+    said: list[str] = []
+    world.job("/u/j", "succeeded")
+    world.task("/u/j/0", "succeeded", log_lines=40, attempt_uid="a0")
+    clock = Clock()
+
+    def marked(request: FetchLogsRequest) -> FetchLogsResponse:
+        clock.sleep(DRAIN_S / 2)
+        have = len(world.client.cluster.lines)
+        if have < 40:
+            world.client.cluster.log("/u/j/0:0", f"line {have}", epoch_ms=T0 + have)
+        answer = world.client.cluster._read(request)
+        answer.marks.extend(
+            ProducerMark(producer=uid, next_number=len(world.client.cluster.lines)) for uid in request.producers
+        )
+        return answer
+
+    world.client.answer("FetchLogs", marked)
+    follower(world, clock, shown, said).run()
+    assert shown == [f"line {n}" for n in range(40)]
+    assert (said, clock.now > 10 * DRAIN_S) == ([], True)
+
+
 def test_a_silent_log_store_does_not_hide_the_end_of_the_job(world: World) -> None:
     shown: list[str] = []
     said: list[str] = []
