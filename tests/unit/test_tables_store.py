@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from iris_controller.finelog import compaction
 from iris_controller.finelog.catalog import Segment
 from iris_controller.finelog.tables.keeper import Keeper, expired
 from iris_controller.finelog.tables.store import TableStore
@@ -182,24 +183,25 @@ def test_a_full_file_gives_way_to_the_next(tmp_path: Path) -> None:
     store.close()
 
 
-def test_small_segments_are_merged_as_far_as_their_table_ages_slowly(tmp_path: Path) -> None:
+def test_small_segments_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "MOST", 4)
     store = opened(tmp_path)
-    for number in range(33):
+    for number in range(5):
         store.commit(checked(metrics(number, 1)), NOW_MS)
         store.close_file()
-        if number == 31:
+        if number == 3:
             # Merged after a column was added.
             wider = replace(METRIC, columns=(*METRIC.columns, Column("extra", ColumnType.INT64, nullable=True)))
             store.register(wider)
     Keeper(store).keep(NOW_MS)
-    assert [(one.level, one.rows) for one in store.catalog.segments("test.metric")] == [(1, 32), (0, 1)]
-    assert values(store) == numbers(33)
-    assert [row["extra"] for row in stored(store)] == [None] * 33
+    assert [(one.level, one.rows) for one in store.catalog.segments("test.metric")] == [(1, 4), (0, 1)]
+    assert values(store) == numbers(5)
+    assert [row["extra"] for row in stored(store)] == [None] * 5
     # The marks went along.
     store.close()
     (tmp_path / "stats" / "books.json").unlink()
     store = opened(tmp_path)
-    assert store.mark("test.metric", "p0") == 33
+    assert store.mark("test.metric", "p0") == 5
     store.close()
 
 
