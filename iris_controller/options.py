@@ -52,6 +52,8 @@ class ServeOptions:
         wanted = self.config.finelog
         place = wanted.remote_dir or (f"{self.config.remote_state_dir}/finelog" if self.config.remote_state_dir else "")
         found = [f"--max-bytes={wanted.max_bytes}"] if wanted.max_bytes else []
+        found += [f"--max-age-seconds={wanted.max_age_ms // 1000}"] if wanted.max_age_ms else []
+        found += [f"--max-segments={wanted.max_segments}"] if wanted.max_segments else []
         if place and not self.dry_run:
             found += [f"--remote={place}", f"--ship-seconds={wanted.ship_after_ms / 1000:g}"]
             found += [f"--local-bytes={wanted.local_bytes}"] if wanted.local_bytes else []

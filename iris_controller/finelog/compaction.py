@@ -41,9 +41,14 @@ MOST = 32
 def plan(
     segments: Sequence[Segment], targets: Sequence[int] = TARGETS, apart: Collection[str] = ()
 ) -> tuple[Segment, ...]:
-    """The neighbours to merge next, oldest first; empty if there is nothing to do. Those named in `apart` are left as they are."""
+    """The neighbours to merge next, oldest first; empty if there is nothing to do.
+
+    Those named in `apart` are left as they are, and so are those that lie in the object store alone.
+    """
     for level, target in enumerate(targets):
-        for (found, is_apart), run in groupby(segments, key=lambda one: (one.level, one.name in apart)):
+        for (found, is_apart), run in groupby(
+            segments, key=lambda one: (one.level, bool(one.object) or one.name in apart)
+        ):
             if found != level or is_apart:
                 continue
             taken: list[Segment] = []

@@ -34,6 +34,20 @@ def main() -> None:
     help="The oldest lines beyond it are removed.",
 )
 @click.option(
+    "--max-age-seconds",
+    type=click.IntRange(0),
+    default=0,
+    show_default="any age",
+    help="Lines that were stored longer ago are removed, a segment at a time.",
+)
+@click.option(
+    "--max-segments",
+    type=click.IntRange(0),
+    default=0,
+    show_default="any number",
+    help="The oldest segments beyond it are removed.",
+)
+@click.option(
     "--remote",
     default="",
     metavar="URL",
@@ -65,6 +79,8 @@ def serve(
     port: int,
     endpoint_file: Path | None,
     max_bytes: int,
+    max_age_seconds: int,
+    max_segments: int,
     remote: str,
     ship_seconds: float,
     local_bytes: int,
@@ -88,6 +104,8 @@ def serve(
         endpoint_file=endpoint_file,
         allow_remote=allow_remote,
         max_bytes=max_bytes,
+        max_age_seconds=max_age_seconds,
+        max_segments=max_segments,
         release=release,
         remote=remote,
         ship_seconds=ship_seconds,

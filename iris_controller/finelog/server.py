@@ -27,6 +27,7 @@ from grpc_reflection.v1alpha import reflection
 from iris_controller import release
 from iris_controller.finelog.catalog import Catalog
 from iris_controller.finelog.endpoint import Endpoint, FolderLock, process_start_time
+from iris_controller.finelog.retention import Policy
 from iris_controller.finelog.service import LogService
 from iris_controller.finelog.shipping.cold import ColdFiles
 from iris_controller.finelog.shipping.restore import is_empty, mend, restore
@@ -70,6 +71,9 @@ class Settings:
     endpoint_file: Path | None = None
     allow_remote: bool = False
     max_bytes: int = MAX_BYTES
+    max_age_seconds: int = 0
+    max_segments: int = 0
+    """Bounds of the log, the oldest go first; 0 = none."""
     release: str = ""
     remote: str = ""
     """URL of the object store that segments are shipped to, "" = none."""
@@ -101,7 +105,8 @@ def run(settings: Settings) -> None:
             )
         elif remote is not None:
             mend(settings.data_dir, remote, _catalog)
-        store = Store(settings.data_dir, max_bytes=settings.max_bytes)
+        policy = Policy(max_age_ms=settings.max_age_seconds * 1000, max_segments=settings.max_segments)
+        store = Store(settings.data_dir, max_bytes=settings.max_bytes, policy=policy)
         if remote is not None:
             store.catalog.cold = ColdFiles(settings.data_dir / "cold", remote, settings.local_bytes // 4 or COLD_BYTES)
         try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from iris_core.config.document import Value
 
 FOREIGN: Final = frozenset({"config", "relay_address"})
-KEYS: Final = FOREIGN | {"local_bytes", "max_bytes", "remote_dir", "ship_after"}
+KEYS: Final = FOREIGN | {"local_bytes", "max_age", "max_bytes", "max_segments", "remote_dir", "ship_after"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,10 @@ class FinelogConfig:
 
     max_bytes: int = 0
     """The oldest lines beyond it are removed; 0 = the store's default."""
+    max_age_ms: int = 0
+    """Lines that were stored longer ago are removed; 0 = none are."""
+    max_segments: int = 0
+    """The oldest segments beyond it are removed; 0 = none are."""
     remote_dir: str = ""
     """URL where segments are shipped to, "" = below the cluster's remote state dir, if it has one."""
     local_bytes: int = 0
@@ -40,6 +44,8 @@ def parse_finelog(value: Value, object_url: Callable[[Value], str]) -> FinelogCo
     keys, plain = value.mapping(KEYS), FinelogConfig()
     return FinelogConfig(
         max_bytes=_size(keys["max_bytes"]) if "max_bytes" in keys else plain.max_bytes,
+        max_age_ms=keys["max_age"].duration_ms(60_000, 1 << 40) if "max_age" in keys else 0,
+        max_segments=keys["max_segments"].whole(2, 1 << 20) if "max_segments" in keys else 0,
         remote_dir=object_url(keys["remote_dir"]) if "remote_dir" in keys else "",
         local_bytes=_size(keys["local_bytes"]) if "local_bytes" in keys else 0,
         ship_after_ms=keys["ship_after"].duration_ms(1_000, 86_400_000)

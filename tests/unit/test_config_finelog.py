@@ -28,6 +28,11 @@ def test_segments_are_shipped_where_the_cluster_has_a_remote_place() -> None:
     assert options(remote + more) == told
 
 
+def test_how_long_lines_are_kept_is_told() -> None:
+    told = options("finelog: {max_bytes: 1GiB, max_age: {seconds: 2592000}, max_segments: 500}\n")
+    assert told == ["--max-bytes=1073741824", "--max-age-seconds=2592000", "--max-segments=500"]
+
+
 def test_a_dry_run_does_not_take_the_place_of_the_store_that_ships() -> None:
     text = "storage: {remote_state_dir: 'gs://b/c'}\nfinelog: {max_bytes: 1GiB}\n"
     assert options(text, dry_run=True) == ["--max-bytes=1073741824"]
@@ -38,6 +43,8 @@ def test_a_dry_run_does_not_take_the_place_of_the_store_that_ships() -> None:
     [
         ("{max_byte: 1GiB}", "max_bytes"),
         ("{max_bytes: 5}", "too few"),
+        ("{max_segments: 1}", "2"),
+        ("{max_age: {seconds: 1}}", "60000"),
         ("{remote_dir: here}", "is not an object store"),
         ("{ship_after: 10}", "outside 1000.."),
     ],

@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -243,6 +244,8 @@ def test_a_merge_takes_the_shortest_prefix_that_is_large_enough() -> None:
     assert compaction.plan([*ones, *(made(4 + number) for number in range(3))], (50, 200)) == tuple(ones)
     twos = [made(number, level=2, size=1) for number in range(40)]
     assert compaction.plan(twos, (50, 200)) == (), "the last level stays as it is"
+    cold = [*zeros[:2], replace(zeros[2], object="elsewhere"), *zeros[3:]]
+    assert compaction.plan(cold, (50, 200)) == tuple(zeros[3:8])
     assert compaction.plan(zeros, (50, 200), apart={"0-2"}) == tuple(zeros[3:8]), "never across one that is left alone"
 
 
