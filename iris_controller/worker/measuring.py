@@ -63,7 +63,8 @@ class Measuring:
         self._stats.write(WORKER, self._worker_row(host, len(running), at))
         for attempt in running:
             use = uses.get(attempt.uid)
-            if use is not None:
+            # The row of an end is the last one.
+            if use is not None and not attempt.done:
                 self._stats.write(TASK, task_row(attempt, self._config.worker_id, use, at))
                 self._say(attempt, use)
 
@@ -71,12 +72,10 @@ class Measuring:
         uses = await asyncio.to_thread(self._reader.begin, await _measured(running))
         for attempt in running:
             use = uses.get(attempt.uid)
-            if use is not None:
+            if use is not None and not attempt.done:
                 self._say(attempt, use)
 
     def _say(self, attempt: Attempt, use: Use) -> None:
-        if attempt.done:
-            return
         self._news[attempt.uid] = worker_pb2.AttemptUsage(
             attempt_uid=attempt.uid,
             memory_bytes=use.memory_bytes,
