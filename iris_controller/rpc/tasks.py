@@ -80,7 +80,7 @@ class TaskService:
         if found is None:
             raise await self._missing(TaskId.parse(task_id))
         status, attempts, resources = found
-        overlay_reasons(self._model, status)
+        overlay_reasons(self._model, [status])
         self._readings.onto(status)
         for attempt in attempts:
             self._readings.onto_attempt(attempt)
@@ -108,8 +108,8 @@ class TaskService:
         if found is None:
             raise not_found(job_id, f"there is no job {job_id}")
         rows, token, total = found
+        overlay_reasons(self._model, rows)
         for row in rows:
-            overlay_reasons(self._model, row)
             self._readings.onto(row)
         if residual is not None:
             rows = [row for row in rows if residual.matches(task_row(row, self._loop.now_ms()))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from iris_controller.scheduling.order import explain_next, explain_pending, explain_task
 from iris_controller.state.model import Model
 from iris_controller.state.records import Attempt, Job, Task, Worker
@@ -130,7 +132,15 @@ def worker_view(model: Model, worker: Worker, age_ms: int) -> controller_pb2.Wor
     return status
 
 
-def overlay_reasons(model: Model, status: controller_pb2.TaskStatus) -> None:
-    """Adds the live pending reason to a task row read from SQL."""
-    if status.state == TaskState.PENDING.value:
-        status.pending_reason = explain_next(model, status.job_id, status.current_attempt_id)
+def overlay_reasons(model: Model, statuses: Iterable[controller_pb2.TaskStatus]) -> None:
+    """Adds the live pending reason to task rows read from SQL."""
+    pending = TaskState.PENDING.value
+    known: dict[tuple[str, int], str] = {}
+    for status in statuses:
+        if status.state == pending:
+            # What waits in one job waits for the same.
+            asked = status.job_id, status.current_attempt_id
+            reason = known.get(asked)
+            if reason is None:
+                reason = known[asked] = explain_next(model, *asked)
+            status.pending_reason = reason

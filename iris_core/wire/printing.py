@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Printer = Callable[[Any], str]
 
 _QUOTED_INTEGERS = {FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT64}
+_INTEGERS = {FieldDescriptor.CPPTYPE_INT32, FieldDescriptor.CPPTYPE_UINT32}
 _LIBRARY = "google.protobuf"
 
 
@@ -83,6 +84,13 @@ def _named(field: FieldDescriptor) -> Printer:
     one = _value(field)
     if field.is_repeated:
         return lambda found: f"{name}[{','.join(map(one, found))}]"
+    # The usual kinds in one step, in C where that can be had.
+    if one is quoted:
+        return lambda found: name + quoted(found)
+    if field.cpp_type in _QUOTED_INTEGERS:
+        return (name + '"{}"').format
+    if field.cpp_type in _INTEGERS:
+        return (name + "{}").format
     return lambda found: name + one(found)
 
 
