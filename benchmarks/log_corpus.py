@@ -141,7 +141,7 @@ class Corpus:
 class _NoIndex(FilterFiles):
     """For searching as if there were no index."""
 
-    def groups(self, segment: Segment, needles: Needles | None) -> None:
+    def groups(self, segment: Segment, path: Path, needles: Needles | None) -> None:
         """Any row group may match."""
 
 

@@ -103,7 +103,7 @@ class Segmented:
             first, last = min(run.first_seq for run in runs), max(run.last_seq for run in runs)
             self._fault(segment, str(damage), first, last)
 
-        groups = self._store.filters.groups(segment, self._needles)
+        groups = self._store.filters.groups(segment, path, self._needles)
         return SegmentScan(file, self._query, self._low, self._high, self._density, self._max_bytes, groups, on_damage)
 
     def _fault(self, segment: Segment, what: str, first_seq: int, last_seq: int) -> None:

@@ -183,10 +183,10 @@ class Filters:
         return frozenset(place for place, bits in enumerate(self._filters) if needles.may_be_in(bits))
 
 
-def read(segment: Path) -> Filters:
-    """The filters of a segment. Raises FilterDamagedError: there are none that can be trusted."""
+def read(index: Path, segment: Path) -> Filters:
+    """The filters of a segment, from its index. Raises FilterDamagedError: there are none that can be trusted."""
     try:
-        raw = segment.with_suffix(SUFFIX).read_bytes()
+        raw = index.read_bytes()
         size, footer = _footer_of(segment)
     except OSError as error:
         raise FilterDamagedError(error.strerror or str(error)) from error
@@ -211,7 +211,7 @@ def read(segment: Path) -> Filters:
 
 
 class FilterFiles:
-    """The filters of the segments in one folder, those asked last kept within `max_bytes` of memory. Any thread."""
+    """The filters in one folder, those asked last kept within `max_bytes` of memory. Any thread."""
 
     def __init__(self, folder: Path, max_bytes: int = MAX_KEPT_BYTES) -> None:
         self._folder = folder
@@ -220,27 +220,27 @@ class FilterFiles:
         self._kept: OrderedDict[Segment, Filters | None] = OrderedDict()
         self._lock = Lock()
 
-    def groups(self, segment: Segment, needles: Needles | None) -> frozenset[int] | None:
-        """The row groups of a segment that may hold a match; None: any of them may."""
+    def groups(self, segment: Segment, path: Path, needles: Needles | None) -> frozenset[int] | None:
+        """The row groups of a segment, which lies at `path`, that may hold a match; None: any of them may."""
         if needles is None:
             return None
-        filters = self._get(segment)
+        filters = self._get(segment, path)
         return None if filters is None else filters.groups(needles)
 
-    def _get(self, segment: Segment) -> Filters | None:
+    def _get(self, segment: Segment, path: Path) -> Filters | None:
         with self._lock:
             if segment in self._kept:
                 self._kept.move_to_end(segment)
                 return self._kept[segment]
         found: Filters | None = None
-        path = self._folder / segment.name
+        index = (self._folder / segment.name).with_suffix(SUFFIX)
         try:
-            found = read(path)
+            found = read(index, path)
             if found.identity.rows != segment.rows:
                 raise FilterDamagedError("it is of another segment")
         except FilterDamagedError as error:
             found = None
-            log.warning("searching %s without its index %s: %s", path.name, path.with_suffix(SUFFIX).name, error)
+            log.warning("searching %s without its index %s: %s", segment.name, index.name, error)
         with self._lock:
             if segment not in self._kept:
                 self._kept[segment] = found

@@ -272,10 +272,10 @@ def test_a_filter_of_something_else_is_not_used(store: Store, what: str) -> None
     segment, path = segment_of(store)
     file = path.with_suffix(".fidx")
     whole = file.read_bytes()
-    assert trigrams.read(path).identity.rows == segment.rows
+    assert trigrams.read(file, path).identity.rows == segment.rows
     if what == "another segment":
         trigrams.write(path, [bits_of(pa.array(["unrelated"]))] * 20, segment.rows - 1)
-        assert FilterFiles(path.parent).groups(segment, Needles.of("zeppelin")) is None
+        assert FilterFiles(path.parent).groups(segment, path, Needles.of("zeppelin")) is None
         return
     if what == "another version":
         file.write_bytes(b"FINETRI9" + whole[8:])
@@ -283,7 +283,7 @@ def test_a_filter_of_something_else_is_not_used(store: Store, what: str) -> None
         footer = path.read_bytes()
         path.write_bytes(footer[:-20] + bytes(12) + footer[-8:])
     with pytest.raises(FilterDamagedError):
-        trigrams.read(path)
+        trigrams.read(file, path)
 
 
 def test_a_disk_that_refuses_the_index_does_not_refuse_the_segment(
@@ -304,9 +304,14 @@ def test_a_disk_that_refuses_the_index_does_not_refuse_the_segment(
 def test_memory_for_filters_is_bounded(store: Store) -> None:
     segment, path = segment_of(store)
     files = FilterFiles(path.parent, max_bytes=1)
-    assert files.groups(segment, Needles.of(fold("Checkpoint"))) is not None
+    assert files.groups(segment, path, Needles.of(fold("Checkpoint"))) is not None
     other = Segment(**{**{name: getattr(segment, name) for name in segment.__slots__}, "name": "seg_gone.parquet"})
-    assert files.groups(other, Needles.of("checkpoint")) is None
-    file = path.with_suffix(".fidx")
-    file.unlink()
-    assert files.groups(segment, Needles.of("checkpoint")) is None
+    assert files.groups(other, path, Needles.of("checkpoint")) is None
+    path.with_suffix(".fidx").unlink()
+    assert files.groups(segment, path, Needles.of("checkpoint")) is None
+
+
+def test_a_segment_may_lie_elsewhere(store: Store, tmp_path: Path) -> None:
+    segment, path = segment_of(store)
+    elsewhere = path.rename(tmp_path / "fetched.parquet")
+    assert FilterFiles(path.parent).groups(segment, elsewhere, Needles.of("checkpoint")) is not None
