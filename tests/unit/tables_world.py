@@ -50,7 +50,8 @@ def checked(*batches: stats_pb2.RowBatch, tables: Iterable[Table] = (METRIC, OTH
 
 def opened(folder: Path, **more: Any) -> TableStore:
     """A store of METRIC and OTHER alone."""
-    return TableStore(folder / "stats", Catalog(folder / "tables"), namespaces=(METRIC, OTHER), **more)
+    more.setdefault("namespaces", (METRIC, OTHER))
+    return TableStore(folder / "stats", Catalog(folder / "tables"), **more)
 
 
 def with_policy(**limits: int) -> Table:

@@ -73,7 +73,8 @@ def test_twice_in_one_group_is_stored_once(tmp_path: Path) -> None:
 
 
 def test_a_batch_of_a_table_that_is_gone_is_refused_alone(tmp_path: Path) -> None:
-    store = opened(tmp_path)
+    store = opened(tmp_path, namespaces=(OTHER,))
+    store.register(METRIC)
     lost, kept = checked(metrics(0, 1), batch_of(OTHER, "p0", 0, [{"timestamp_ms": 1, "n": 1}]))
     store.drop("test.metric")
     assert store.commit([lost, kept], NOW_MS) == {"test.other"}
@@ -242,8 +243,24 @@ def test_registering_again_grows_and_survives(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_dropped_table_comes_back_empty(tmp_path: Path) -> None:
+def test_an_own_table_that_is_dropped_is_there_again_at_once(tmp_path: Path) -> None:
     store = opened(tmp_path)
+    store.register(with_policy(max_segments=1))
+    store.commit(checked(metrics(0, 2)), NOW_MS)
+    assert store.drop("test.metric")[0] == 2
+    for _ in range(2):
+        assert (stored(store), store.mark("test.metric", "p0"), store.tables["test.metric"]) == ([], 0, METRIC)
+        keep(store)
+        store.close()
+        store = opened(tmp_path)
+    store.commit(checked(metrics(2, 1)), NOW_MS)
+    assert values(store) == [2]
+    store.close()
+
+
+def test_a_dropped_table_comes_back_empty(tmp_path: Path) -> None:
+    store = opened(tmp_path, namespaces=())
+    store.register(METRIC)
     store.commit(checked(metrics(0, 2)), NOW_MS)
     keep(store)
     store.commit(checked(metrics(2, 2)), NOW_MS)

@@ -100,7 +100,8 @@ class TableStore:
         self._started_at = 0.0
         self._started_ms = 0
         self._load_files()
-        self._register_own(namespaces)
+        self._own = {table.name: table for table in namespaces}
+        self._register_own()
 
     # Tables ------------------------------------------------------------------------------------------------------
 
@@ -137,10 +138,16 @@ class TableStore:
             return now, known is None, tuple(column.name for column in added)
 
     def drop(self, name: str) -> tuple[int, int]:
-        """Removes a table: how many rows and bytes went with it. Raises RpcError NOT_FOUND, OSError."""
+        """Removes a table: how many rows and bytes went with it. One of Iris's own is there again at once, empty.
+
+        Raises RpcError NOT_FOUND, OSError.
+        """
         with self._changing:
             status = self.status(name)
-            self._save_registry({known: one for known, one in self._registered.items() if known != name})
+            kept = {known: one for known, one in self._registered.items() if known != name}
+            if name in self._own:
+                kept[name] = Registered(self._own[name], self.books.next_seq)
+            self._save_registry(kept)
             with self._lock:
                 self.books.tables.pop(name, None)
             if segments := self.catalog.segments(name):
@@ -157,9 +164,9 @@ class TableStore:
         with self._lock:
             self._registered = tables
 
-    def _register_own(self, namespaces: Iterable[Table]) -> None:
+    def _register_own(self) -> None:
         found = dict(self._registered)
-        for table in namespaces:
+        for table in self._own.values():
             known = found.get(table.name)
             if known is None:
                 found[table.name] = Registered(table, self._first_seq_of(table.name))
