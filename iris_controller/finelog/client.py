@@ -175,6 +175,9 @@ class LogShipper:
                 wait = await self._push(batch)
                 if wait is None:
                     delay = RETRY_SECONDS[0]
+                    if self._bytes < PUSH_BYTES and self._most_lines == MAX_LINES and not self._closing.is_set():
+                        # Also what came meanwhile is gathered: each push costs the store a write to its disk.
+                        await self._pause(GATHER_SECONDS)
                     continue
                 await self._pause(max(delay, wait))
                 delay = min(delay * 2, RETRY_SECONDS[1])
