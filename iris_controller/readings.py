@@ -57,7 +57,9 @@ class Readings:
         for job_id in changes.removed_jobs | changes.deleted_jobs:
             self._drop(job_id)
         while self._count > MAX_PEAKS and len(self._peaks) > 1:
-            self._drop(next(iter(self._peaks)))
+            # What has ended is shown from the database soon enough.
+            ended = (job_id for job_id in self._peaks if job_id in self._model.terminal)
+            self._drop(next(ended, None) or next(iter(self._peaks)))
 
     def _drop(self, job_id: str) -> None:
         self._count -= len(self._peaks.pop(job_id, ()))
