@@ -124,7 +124,7 @@ class Services:
         )
         self._explain = ExplainService(loop, opened.readers, self._submits, self._group_states, self.hub.revision)
         self._cluster = ClusterService(loop, self.sessions, self._tasks, about, self.hub.revision)
-        self.pipeline = PipelineService(loop, self.sessions, finelog.current)
+        self.pipeline = PipelineService(loop, self.sessions, finelog.current, options.dead_after_s)
         self.asking = Asking(finelog.current)
         profiles = open_store(f"{options.remote_state_dir.rstrip('/')}/{FOLDER}")
         kept = ProfileStore(profiles, write_row, self.asking, may_write, loop.now_ms)

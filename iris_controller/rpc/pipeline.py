@@ -28,6 +28,9 @@ UNSHIPPED_MS = 300_000
 """Rows that are on one disk alone for longer are worth a word."""
 LATE_MS = 10_000
 """A line that waits longer is worth a word."""
+SILENT_MS = 5_000
+SILENT_SHARE = 0.3
+"""A worker says how it is ten times before it counts as lost; three of them left out are worth a word, and `SILENT_MS` at least."""
 
 
 class PipelineService:
@@ -38,10 +41,12 @@ class PipelineService:
         loop: ControllerLoop,
         sessions: WorkerSessions,
         address: Callable[[], str],
+        dead_after_s: float,
     ) -> None:
         self._loop = loop
         self._model = loop.model
         self._sessions = sessions
+        self._silent_ms = max(SILENT_MS, int(dead_after_s * SILENT_SHARE * 1000))
         self._store = PassThrough(address, "the log store")
         self.own: Callable[[], pipeline_pb2.ShipperHealth] = pipeline_pb2.ShipperHealth
 
@@ -65,7 +70,7 @@ class PipelineService:
         )
         for worker_id in sorted(names):
             response.workers.append(self._sessions.pipeline(worker_id))
-        response.problems.extend(problems(response))
+        response.problems.extend(problems(response, self._silent_ms))
         return response
 
     def _workers_of(self, target: str) -> set[str]:
@@ -90,12 +95,13 @@ class PipelineService:
         try:
             answer, _ = await self._store.unary(method("LogService/GetStoreHealth"), question, STORE_S)
         except RpcError as error:
-            return pipeline_pb2.StoreHealth(state="down", problem=error.message)
+            why = f"nothing within {STORE_S:g} s" if error.status == "DEADLINE_EXCEEDED" else error.message
+            return pipeline_pb2.StoreHealth(state="down", problem=why)
         return logs_pb2.GetStoreHealthResponse.FromString(answer).store
 
 
-def problems(found: pipeline_pb2.GetPipelineHealthResponse) -> list[str]:
-    """What is wrong, a line each, worst first."""
+def problems(found: pipeline_pb2.GetPipelineHealthResponse, silent_ms: int = SILENT_MS) -> list[str]:
+    """What is wrong, a line each, worst first. A worker that said nothing for `silent_ms` is silent."""
     said = []
     if found.store.state == "down":
         said.append(f"the log store does not answer ({found.store.problem}); lines are kept by the workers meanwhile")
@@ -109,7 +115,7 @@ def problems(found: pipeline_pb2.GetPipelineHealthResponse) -> list[str]:
         minutes = (found.now_ms - shipping.unshipped_since_ms) // 60_000
         said.append(f"logs and stats of the last {minutes} min would be lost with the disk of the log store{why}")
     for worker in found.workers:
-        said.extend(_worker_problems(worker))
+        said.extend(_worker_problems(worker, silent_ms))
     own = found.controller
     if own.lost_lines:
         said.append(f"{own.lost_lines:,} lines of the controller's own log are lost")
@@ -118,12 +124,14 @@ def problems(found: pipeline_pb2.GetPipelineHealthResponse) -> list[str]:
     return said
 
 
-def _worker_problems(worker: pipeline_pb2.WorkerPipeline) -> Iterable[str]:
+def _worker_problems(worker: pipeline_pb2.WorkerPipeline, silent_ms: int) -> Iterable[str]:
     name, shipper = worker.worker_id, worker.shipper
     if not worker.attached:
         yield f"worker {name} is not reachable: what its tasks print is not seen until it is"
     if not worker.HasField("shipper"):
         return
+    if worker.attached and worker.age_ms > silent_ms:
+        yield f"worker {name} has said nothing for {worker.age_ms // 1000} s"
     if shipper.lag_ms > LATE_MS:
         why = f": {shipper.problem}" if shipper.problem else ""
         yield (

@@ -143,6 +143,9 @@ def test_what_is_wrong_is_a_line_each_and_nothing_is_made_of_what_is_right() -> 
             worker("w0", attached=False),
             worker("w1", lag_ms=75_000, waiting_bytes=4096, spool_cap_bytes=8192, problem="UNAVAILABLE: refused"),
             worker("w2", problem="UNAVAILABLE: refused", lost_lines=1200),
+            pipeline_pb2.WorkerPipeline(
+                worker_id="w3", attached=True, age_ms=7_900, shipper=pipeline_pb2.ShipperHealth()
+            ),
         ],
         controller=pipeline_pb2.ShipperHealth(lost_lines=3, lag_ms=12_000),
     )
@@ -152,6 +155,7 @@ def test_what_is_wrong_is_a_line_each_and_nothing_is_made_of_what_is_right() -> 
         "worker w1 is 75 s behind with its log lines (4,096 of 8,192 bytes wait): UNAVAILABLE: refused",
         "worker w2 cannot deliver its log lines: UNAVAILABLE: refused",
         "worker w2 lost 1,200 log lines since it started",
+        "worker w3 has said nothing for 7 s",
         "3 lines of the controller's own log are lost",
         "the controller's own log is 12 s behind",
     ]
