@@ -58,17 +58,20 @@ def serving(model: Model) -> list[Served]:
 
     By effective band; inside a band users take turns task by task, whoever spends least first.
     """
-    bands: dict[tuple[str, PriorityBand], PriorityBand] = {}
+    bands: dict[tuple[str, PriorityBand], tuple[PriorityBand, int, int]] = {}
     ahead: dict[tuple[str, PriorityBand], int] = {}
-    found: list[tuple[int, int, int, OrderKey, Served]] = []
-    for key, job in sorted((order_key(job), job) for job in map(model.jobs.__getitem__, model.pending)):
+    found: list[tuple[int, int, int, int, Served]] = []
+    # Thousands of jobs, and the loop waits: what is a user's is looked up once, and the order of jobs is compared once.
+    for place, job in enumerate(sorted(map(model.jobs.__getitem__, model.pending), key=order_key)):
         user = budget_user(job)
-        band = bands.get((user, job.spec.band))
-        if band is None:
-            band = bands[(user, job.spec.band)] = band_now(model, job)
+        known = bands.get((user, job.spec.band))
+        if known is None:
+            band = band_now(model, job)
+            known = bands[(user, job.spec.band)] = band, -band.rank(), model.spent.get(user, 0)
+        band, rank, spent = known
         turn = ahead.get((user, band), 0)
         ahead[(user, band)] = turn + len(model.pending[job.job_id])
-        found.append((-band.rank(), turn, model.spent.get(user, 0), key, Served(job.job_id, user, band, turn)))
+        found.append((rank, turn, spent, place, Served(job.job_id, user, band, turn)))
     found.sort()
     return [served for *_, served in found]
 
