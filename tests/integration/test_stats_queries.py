@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from pathlib import Path
@@ -9,13 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+import uvloop
 
+from iris_controller.finelog.catalog import Catalog
+from iris_controller.finelog.tables.keeper import Keeper
+from iris_controller.finelog.tables.service import StatsService
+from iris_controller.finelog.tables.store import TableStore
 from iris_core.model.namespaces import NAMESPACES, PROFILE, TASK_EVENT
 from iris_core.wire.gen.iris.v1 import common_pb2, logs_pb2
 from iris_core.wire.gen.iris.v1 import stats_pb2 as pb
 from iris_core.wire.rows import batch_of, rows_of, table_to_wire
 from tests.integration.finelog_process import DEADLINE, Finelog, finelog
-from tests.unit.tables_world import METRIC, metrics
+from tests.unit.tables_world import EVERYTHING, METRIC, metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -143,6 +149,41 @@ def test_what_was_acknowledged_is_seen_beside_the_log(store: Finelog) -> None:
         pb.GetTableStatusRequest(table=METRIC.name, producers=["p0", "x"])
     )
     assert [(mark.producer, mark.next_number) for mark in status.marks] == [("p0", 7), ("x", 0)]
+
+
+def test_a_value_of_every_type_comes_back_as_it_was(tmp_path: Path) -> None:
+    rows_in: list[dict[str, Any]] = [
+        {
+            "string": "a", "int64": -(1 << 63), "int32": -(1 << 31), "float64": float("inf"), "bool": True,
+            "timestamp_ms": 1, "bytes": b"\x00\xff", "map": {"k": "v", "é": ""}, "float64_list": [1.5, -0.0],
+            "int64_list": [1 << 62],
+        },
+        {"string": "é\x00\x1b"},
+        {"string": "", "map": {}, "float64_list": [], "int64_list": [], "timestamp_ms": 253_402_300_799_999},
+    ]  # fmt: skip
+    sql = f"SELECT * EXCLUDE seq FROM {EVERYTHING.name} ORDER BY seq"
+
+    async def main() -> None:
+        store = TableStore(tmp_path / "stats", Catalog(tmp_path / "tables"), namespaces=(EVERYTHING,))
+        service = StatsService(store)
+        try:
+            batch = batch_of(EVERYTHING, "p", 0, rows_in)
+            await service.write_rows(pb.WriteRowsRequest(batches=[batch]).SerializeToString())
+            # From the write-ahead file, then from a segment.
+            for segments in (0, 1):
+                answer = await service.query(pb.QueryRequest(sql=sql, timeout_ms=60_000).SerializeToString())
+                assert isinstance(answer, pb.QueryResponse)
+                for found, given in zip(rows_of(answer.columns), rows_in, strict=True):
+                    assert found == {column.name: given.get(column.name) for column in EVERYTHING.columns}
+                assert store.status(EVERYTHING.name).segments == segments
+                store.close_file()
+                Keeper(store).keep(0)
+        finally:
+            await service.close()
+            store.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
 
 
 def test_an_answer_is_bounded_and_says_so(store: Finelog) -> None:

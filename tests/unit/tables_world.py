@@ -28,6 +28,12 @@ METRIC = Table(
     "name",
 )
 OTHER = Table("test.other", (Column("timestamp_ms", ColumnType.TIMESTAMP_MS), Column("n", ColumnType.INT64)))
+EVERYTHING = Table(
+    "test.everything",
+    tuple(Column(type_.name.lower(), type_, nullable=type_ is not ColumnType.STRING) for type_ in ColumnType),
+    "string",
+)
+"""A column of every type, named after it."""
 NOW_MS = 1_700_000_000_000
 
 
