@@ -1,4 +1,4 @@
-"""What workers measured of attempts, as far as it is shown beside their state: current memory and CPU, and peaks.
+"""What workers measured of attempts, and attempts say of themselves, as far as it is shown beside their state.
 
 A reading is no decision: it is not stored, and a controller that starts has the next ones within seconds. Peaks of attempts that are
 over come from the state, and are kept here for the tasks of jobs that Watch shows from memory. Must never change the model.
@@ -29,6 +29,8 @@ class Readings:
     def __init__(self, model: Model, peaks: Mapping[str, Mapping[str, int]]) -> None:
         self._model = model
         self._now: dict[str, worker_pb2.AttemptUsage] = {}
+        self._said: dict[str, str] = {}
+        """What attempts that run say of themselves."""
         self._peaks: OrderedDict[str, dict[str, int]] = OrderedDict((job, dict(found)) for job, found in peaks.items())
         self._count = sum(map(len, self._peaks.values()))
 
@@ -42,6 +44,14 @@ class Readings:
                 touched.append((attempt.job_id, attempt.task_index))
         return touched
 
+    def say(self, uid: str, summary: str) -> list[Key]:
+        """What an attempt says of itself. Returns its task, if it runs."""
+        attempt = self._model.attempts.get(uid)
+        if attempt is None or attempt.state not in ACTIVE:
+            return []
+        self._said[uid] = summary
+        return [(attempt.job_id, attempt.task_index)]
+
     def note(self, batch: Committed) -> None:
         """Follows the state: what is over has no current use, and its peak for good."""
         changes = batch.changes
@@ -49,6 +59,7 @@ class Readings:
             if attempt.state in ACTIVE:
                 continue
             last = self._now.pop(uid, None)
+            self._said.pop(uid, None)
             peak = max(attempt.memory_peak_bytes, last.memory_peak_bytes if last is not None else 0)
             if peak:
                 of_job = self._peaks.setdefault(attempt.job_id, {})
@@ -67,6 +78,9 @@ class Readings:
     def onto(self, status: controller_pb2.TaskStatus) -> None:
         """Adds what is known of the task's current attempt."""
         uid = status.attempt_uid
+        said = self._said.get(uid)
+        if said:
+            status.status_md = said
         now, of_job = self._now.get(uid), self._peaks.get(status.job_id)
         if now is None and of_job is None:
             return

@@ -92,7 +92,7 @@ class Services:
             measured=self._measured,
         )
         once = self.once = Once(opened.readers, opened.answered)
-        self.task_status = TaskStatusService(loop, once, write_row)
+        self.task_status = TaskStatusService(loop, once, write_row, self._said)
         self._tasks = TaskService(loop, opened.readers, self.sessions, once, self._revision, self._readings)
         self.hub = WatchHub(
             loop,
@@ -141,6 +141,9 @@ class Services:
 
     def _measured(self, worker_id: str, usage: Iterable[worker_pb2.AttemptUsage]) -> None:
         self.hub.measured(self._readings.take(worker_id, usage))
+
+    def _said(self, uid: str, summary: str) -> None:
+        self.hub.measured(self._readings.say(uid, summary))
 
     def _revision(self) -> common_pb2.Revision:
         # The hub is made after the services that ask it.

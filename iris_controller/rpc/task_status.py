@@ -27,13 +27,20 @@ Row = Mapping[str, Any]
 
 
 class TaskStatusService:
-    """See the module. `write` takes a row and never waits."""
+    """See the module. `write` takes a row and never waits; `said` is told the uid and summary of what is written."""
 
-    def __init__(self, loop: ControllerLoop, once: Once, write: Callable[[Table, Row], None]) -> None:
+    def __init__(
+        self,
+        loop: ControllerLoop,
+        once: Once,
+        write: Callable[[Table, Row], None],
+        said: Callable[[str, str], None],
+    ) -> None:
         self._loop = loop
         self._model = loop.model
         self._once = once
         self._write = write
+        self._said = said
         self._held: dict[str, Row | None] = {}
         """The last word of attempts that have spoken within a second; None = it is written already."""
 
@@ -80,6 +87,7 @@ class TaskStatusService:
 
     def _write_now(self, uid: str, row: Row) -> None:
         self._write(TASK_STATUS, row)
+        self._said(uid, row["status_text_summary_md"])
         self._held[uid] = None
         asyncio.get_running_loop().call_later(EVERY_S, self._due, uid)
 

@@ -113,6 +113,8 @@ def task_text(found: pb.GetTaskStatusResponse, how: output.Format, now_ms: int, 
         lines.append(f"Peak memory: {format_size(task.memory_peak_bytes)}{now}")
     if task.memory_bytes:
         lines.append(f"CPU now: {format_cpu(task.cpu_millicores)}")
+    if task.status_md:
+        lines.append(f"Status: {task.status_md}")
     if task.pending_reason and not over:
         lines.append(f"Pending: {task.pending_reason}")
     if task.error:

@@ -195,8 +195,8 @@ def job_reason(job: JobStatus) -> str:
 
 
 def task_reason(task: TaskStatus) -> str:
-    """Why the task is as it is: its error, else what it waits for."""
-    return task.error or ("" if int(task.state) in TERMINAL else task.pending_reason)
+    """Why the task is as it is: what it says of itself while it runs, its error, else what it waits for."""
+    return task.status_md or task.error or ("" if int(task.state) in TERMINAL else task.pending_reason)
 
 
 def attempt_reason(attempt: AttemptStatus) -> str:

@@ -164,6 +164,8 @@ async def test_a_task_reports_its_status_by_its_own_token_and_nobody_elses(tmp_p
 
             for step in range(20):
                 await report(f"step {step}", "**loss** 2.3")
+            shown = (await world.task(f"{job_id}/0")).task
+            assert shown.status_md == "step 0"
             world.controller.task_status.flush()
             rows = await until_rows(world, "iris.task_status", 2)
             said = [row["status_text_summary_md"] for row in rows]

@@ -65,3 +65,14 @@ def test_when_there_is_too_much_peaks_of_ended_jobs_go_first(monkeypatch: pytest
     assert [world.shown("/u/live", uid).memory_peak_bytes for uid in uids["/u/live"]] == [7, 7]
     assert world.shown("/u/one", uids["/u/one"][0]).memory_peak_bytes == 0
     assert world.shown("/u/two", uids["/u/two"][0]).memory_peak_bytes == 7
+
+
+def test_what_an_attempt_says_of_itself_is_shown_until_it_ends() -> None:
+    world = Measured()
+    world.add_worker()
+    world.submit()
+    uid = world.running()
+    assert world.readings.say(uid, "step 1") == [(JOB, 0)] and world.readings.say("unknown", "x") == []
+    assert world.shown(JOB, uid).status_md == "step 1"
+    world.observe(uid, TaskState.FAILED)
+    assert world.shown(JOB, uid).status_md == "" and world.readings.say(uid, "too late") == []

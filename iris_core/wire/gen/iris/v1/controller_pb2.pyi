@@ -408,7 +408,7 @@ class AttemptStatus(_message.Message):
     def __init__(self, attempt_uid: _Optional[str] = ..., task_id: _Optional[str] = ..., attempt_id: _Optional[int] = ..., state: _Optional[_Union[_common_pb2.TaskState, str]] = ..., worker_id: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., finished_at_ms: _Optional[int] = ..., exit_code: _Optional[int] = ..., error: _Optional[str] = ..., terminal_reason: _Optional[str] = ..., memory_peak_bytes: _Optional[int] = ..., log_lines: _Optional[int] = ..., current: _Optional[bool] = ..., outputs: _Optional[_Union[_common_pb2.TaskOutputs, _Mapping]] = ...) -> None: ...
 
 class TaskStatus(_message.Message):
-    __slots__ = ("task_id", "job_id", "task_index", "state", "current_attempt_id", "attempt_uid", "worker_id", "worker_address", "exit_code", "error", "pending_reason", "submitted_at_ms", "started_at_ms", "finished_at_ms", "failure_count", "preemption_count", "memory_peak_bytes", "log_lines", "incarnation", "priority_band", "placed_band", "memory_bytes", "cpu_millicores")
+    __slots__ = ("task_id", "job_id", "task_index", "state", "current_attempt_id", "attempt_uid", "worker_id", "worker_address", "exit_code", "error", "pending_reason", "submitted_at_ms", "started_at_ms", "finished_at_ms", "failure_count", "preemption_count", "memory_peak_bytes", "log_lines", "incarnation", "priority_band", "placed_band", "memory_bytes", "cpu_millicores", "status_md")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     TASK_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -432,6 +432,7 @@ class TaskStatus(_message.Message):
     PLACED_BAND_FIELD_NUMBER: _ClassVar[int]
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     CPU_MILLICORES_FIELD_NUMBER: _ClassVar[int]
+    STATUS_MD_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     job_id: str
     task_index: int
@@ -455,7 +456,8 @@ class TaskStatus(_message.Message):
     placed_band: _common_pb2.PriorityBand
     memory_bytes: int
     cpu_millicores: int
-    def __init__(self, task_id: _Optional[str] = ..., job_id: _Optional[str] = ..., task_index: _Optional[int] = ..., state: _Optional[_Union[_common_pb2.TaskState, str]] = ..., current_attempt_id: _Optional[int] = ..., attempt_uid: _Optional[str] = ..., worker_id: _Optional[str] = ..., worker_address: _Optional[str] = ..., exit_code: _Optional[int] = ..., error: _Optional[str] = ..., pending_reason: _Optional[str] = ..., submitted_at_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., finished_at_ms: _Optional[int] = ..., failure_count: _Optional[int] = ..., preemption_count: _Optional[int] = ..., memory_peak_bytes: _Optional[int] = ..., log_lines: _Optional[int] = ..., incarnation: _Optional[int] = ..., priority_band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ..., placed_band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ..., memory_bytes: _Optional[int] = ..., cpu_millicores: _Optional[int] = ...) -> None: ...
+    status_md: str
+    def __init__(self, task_id: _Optional[str] = ..., job_id: _Optional[str] = ..., task_index: _Optional[int] = ..., state: _Optional[_Union[_common_pb2.TaskState, str]] = ..., current_attempt_id: _Optional[int] = ..., attempt_uid: _Optional[str] = ..., worker_id: _Optional[str] = ..., worker_address: _Optional[str] = ..., exit_code: _Optional[int] = ..., error: _Optional[str] = ..., pending_reason: _Optional[str] = ..., submitted_at_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., finished_at_ms: _Optional[int] = ..., failure_count: _Optional[int] = ..., preemption_count: _Optional[int] = ..., memory_peak_bytes: _Optional[int] = ..., log_lines: _Optional[int] = ..., incarnation: _Optional[int] = ..., priority_band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ..., placed_band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ..., memory_bytes: _Optional[int] = ..., cpu_millicores: _Optional[int] = ..., status_md: _Optional[str] = ...) -> None: ...
 
 class GetTaskStatusRequest(_message.Message):
     __slots__ = ("task_id",)
