@@ -1,7 +1,7 @@
 """Which row groups of a segment may hold a text: a bit for every sequence of three bytes that occurs in a column of theirs.
 
 The filter of a segment is a file beside it (`seg_….fidx`). It is derived and may be lost: where it is missing, damaged, or of another
-segment, every row group may match, and that is logged once. A bit that is set too many only costs speed, one that is not set would
+segment, every row group may match, that is logged, and it is made anew in the background. A bit that is set too many only costs speed, one that is not set would
 hide lines; so the bits of a text are made by the same rule here and there: fold, then hash every three bytes.
 
 A row group of 16,384 lines of log has about 20,000 different sequences; 2^17 bits keep one bit in seven set, so that a text of eight
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import struct
+import time
 import zlib
 from array import array
 from collections import OrderedDict
@@ -25,6 +26,7 @@ from iris_controller.finelog.disk import write_atomically
 from iris_controller.finelog.literals import Clause, certain_literals, fold
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from iris_controller.finelog.catalog import Segment
@@ -125,6 +127,23 @@ def write(segment: Path, filters: list[bytes], rows: int) -> None:
         log.warning("cannot write %s, so searching its segment takes longer: %s", path.name, error.strerror or error)
 
 
+def rebuild(segment: Path, columns: Sequence[str], pause: Callable[[float], None]) -> None:
+    """Makes the index of a segment anew; `pause` is told how long each piece of it took. Raises SegmentDamaged, OSError."""
+    from iris_controller.finelog.segments import SegmentFile
+
+    opened = SegmentFile.open(segment)
+    try:
+        filters = []
+        began = time.monotonic()
+        for batch in opened.batches(columns):
+            filters.append(bits_of(*map(batch.column, columns)))
+            pause(time.monotonic() - began)
+            began = time.monotonic()
+    finally:
+        opened.close()
+    write(segment, filters, opened.segment.rows)
+
+
 def _footer_of(segment: Path) -> tuple[int, bytes]:
     """Bytes of the file, and the digest of its footer. Raises OSError."""
     with segment.open("rb") as file:
@@ -218,6 +237,7 @@ class FilterFiles:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._kept: OrderedDict[Segment, Filters | None] = OrderedDict()
+        self._missed: dict[Segment, None] = {}
         self._lock = Lock()
 
     def groups(self, segment: Segment, path: Path, needles: Needles | None) -> frozenset[int] | None:
@@ -226,6 +246,17 @@ class FilterFiles:
             return None
         filters = self._get(segment, path)
         return None if filters is None else filters.groups(needles)
+
+    def next_missed(self) -> Segment | None:
+        """A segment that was searched without its index since the last call; None: there is no other."""
+        with self._lock:
+            return self._missed.popitem()[0] if self._missed else None
+
+    def forget(self, segment: Segment) -> None:
+        """Its index was made anew."""
+        with self._lock:
+            if segment in self._kept:
+                self._bytes -= _cost(self._kept.pop(segment))
 
     def _get(self, segment: Segment, path: Path) -> Filters | None:
         with self._lock:
@@ -245,6 +276,8 @@ class FilterFiles:
             if segment not in self._kept:
                 self._kept[segment] = found
                 self._bytes += _cost(found)
+                if found is None:
+                    self._missed[segment] = None
             while self._bytes > self._max_bytes and len(self._kept) > 1:
                 self._bytes -= _cost(self._kept.popitem(last=False)[1])
         return found

@@ -84,6 +84,8 @@ class Upkeep:
                 pass
             while self.compact():
                 pass
+            while self.reindex():
+                pass
             self._store.remove_old()
         except OSError as error:
             self._fails(error.strerror or str(error))
@@ -130,6 +132,26 @@ class Upkeep:
                 return False
             return True
         self._commit(merged, inputs)
+        return True
+
+    def reindex(self) -> bool:
+        """Makes the index of a segment anew that was searched without one; False if there is none such. Raises OSError."""
+        store = self._store
+        segment = store.filters.next_missed()
+        if segment is None:
+            return False
+        from iris_controller.finelog import trigrams
+        from iris_controller.finelog.loglines import LAYOUT
+        from iris_controller.finelog.segments import SegmentDamaged
+
+        with store.catalog.snapshot() as snapshot:
+            if segment in snapshot.segments(LOG) and not segment.object:
+                try:
+                    trigrams.rebuild(snapshot.path(LOG, segment), LAYOUT.indexed, self._pause)
+                except SegmentDamaged as damage:
+                    log.error("%s; it stays without an index", damage)
+                else:
+                    store.filters.forget(segment)
         return True
 
     def _commit(self, merged: Segment, inputs: tuple[Segment, ...]) -> None:

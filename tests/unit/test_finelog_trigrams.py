@@ -19,6 +19,7 @@ from iris_controller.finelog.query import Query, Scope
 from iris_controller.finelog.segments import SegmentFile
 from iris_controller.finelog.store import Store
 from iris_controller.finelog.trigrams import FilterDamagedError, FilterFiles, Needles, bits_of
+from iris_controller.finelog.upkeep import Upkeep
 from iris_core.model.regex import compile_content_regex
 from iris_core.wire.gen.iris.v1 import logs_pb2
 from tests.unit.finelog_world import PREFIX, batch, fetch, put
@@ -315,3 +316,33 @@ def test_a_segment_may_lie_elsewhere(store: Store, tmp_path: Path) -> None:
     segment, path = segment_of(store)
     elsewhere = path.rename(tmp_path / "fetched.parquet")
     assert FilterFiles(path.parent).groups(segment, elsewhere, Needles.of("checkpoint")) is not None
+
+
+def test_an_index_that_was_missed_is_made_anew(store: Store, reads: list[tuple[int, list[str]]]) -> None:
+    _, path = segment_of(store)
+    index = path.with_suffix(".fidx")
+    whole = index.read_bytes()
+    upkeep = Upkeep(store)
+    for spoilt in (b"", b"junk" * 100):
+        index.write_bytes(spoilt)
+        store.filters = FilterFiles(path.parent)
+        assert not upkeep.reindex()
+        assert not fetch(store, "/u/j", match_scope=PREFIX, regex="never there").shown
+        upkeep.tend()
+        assert index.read_bytes() == whole
+        assert not upkeep.reindex()
+        reads.clear()
+        assert not fetch(store, "/u/j", match_scope=PREFIX, regex="never there").shown
+        assert len({group for group, columns in reads if "data" in columns}) == 1
+
+
+def test_a_damaged_segment_stays_without_an_index(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    _, path = segment_of(store)
+    path.with_suffix(".fidx").unlink()
+    whole = path.read_bytes()
+    # Where the first row group lies.
+    path.write_bytes(whole[:4] + bytes(4000) + whole[4004:])
+    fetch(store, "/u/j", match_scope=PREFIX, regex="never there")
+    Upkeep(store).tend()
+    assert not path.with_suffix(".fidx").exists()
+    assert "it stays without an index" in caplog.text
