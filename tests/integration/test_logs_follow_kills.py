@@ -22,7 +22,7 @@ from tests.integration.served import Served, launch, served, wait_jobs
 
 SOAK = os.environ.get("IRIS_SOAK") == "1"
 TASKS = 64 if SOAK else 6
-ROUNDS = 600 if SOAK else 60
+ROUNDS = 600 if SOAK else 40
 """Bursts of each task, one every 50 ms."""
 BURST = 16 if SOAK else 10
 DEADLINE = 600.0 if SOAK else 120.0
