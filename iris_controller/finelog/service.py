@@ -58,7 +58,7 @@ class LogService:
         self._ingest = Ingest(store, self._waiters.notify)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="finelog-reader")
         self._unsent_bytes = 0
-        self._views = ViewService(store, self._waiters, self._readers, self._room)
+        self._views = ViewService(store, self._waiters, self._readers, self._room, unshipped=self._unshipped_since_ms)
 
     async def push_logs(self, raw: bytes) -> bytes:
         """`PushLogs`. Raises RpcError."""
@@ -111,13 +111,16 @@ class LogService:
                 response.marks.extend(marks)
                 scanned += response.scanned
                 response.scanned = scanned
-                shipping = self._shipping()
-                response.unshipped_since_ms = shipping.unshipped_since_ms if shipping is not None else 0
+                response.unshipped_since_ms = self._unshipped_since_ms()
                 if response.entries or response.capped or waiter.is_ended:
                     return response
                 if not await waiter.wait(deadline - time.monotonic()):
                     return response
                 query = replace(query, cursor=response.cursor)
+
+    def _unshipped_since_ms(self) -> int:
+        shipping = self._shipping()
+        return shipping.unshipped_since_ms if shipping is not None else 0
 
     async def _scan(self, query: Query) -> logs_pb2.FetchLogsResponse:
         loop = asyncio.get_running_loop()

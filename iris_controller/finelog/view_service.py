@@ -54,8 +54,9 @@ HOLD_S = 0.15
 class _Entry:
     """A view and who uses it."""
 
-    def __init__(self, view: View, clock: Callable[[], float]) -> None:
+    def __init__(self, view: View, clock: Callable[[], float], unshipped: Callable[[], int]) -> None:
         self.view = view
+        self._unshipped = unshipped
         self.lock = asyncio.Lock()
         self.building: asyncio.Task[None] | None = None
         self.find: tuple[tuple[str, str], Find] | None = None
@@ -81,12 +82,13 @@ class _Entry:
     def state(self) -> logs_pb2.LogViewState:
         state = self.view.state()
         state.memory_bytes = self.memory_bytes
+        state.unshipped_since_ms = self._unshipped()
         state.expires_in_ms = max(0, int((IDLE_S - (0.0 if self.users else self._clock() - self.used)) * 1000))
         return state
 
 
 class ViewService:
-    """See the module. `room` sets answer bytes aside while they are made."""
+    """See the module. `room` sets answer bytes aside while they are made; `unshipped` tells since when rows are on this disk alone."""
 
     def __init__(
         self,
@@ -95,9 +97,11 @@ class ViewService:
         readers: Executor,
         room: Callable[[int], AbstractContextManager[int]],
         *,
+        unshipped: Callable[[], int] = lambda: 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
+        self._unshipped = unshipped
         self._waiters = waiters
         self._readers = readers
         self._room = room
@@ -125,7 +129,9 @@ class ViewService:
             raise invalid("context", f"the context is 0 to {MAX_CONTEXT:,} lines, not {context}")
         query = queries.parse(request.query)
         self._make_room()
-        entry = _Entry(View(self._store, query, limit=request.query.max_lines, context=context), self._clock)
+        entry = _Entry(
+            View(self._store, query, limit=request.query.max_lines, context=context), self._clock, self._unshipped
+        )
         view_id = secrets.token_hex(16)
         self._entries[view_id] = entry
         entry.building = asyncio.create_task(self._build(entry), name=f"log view {query.scope.source}")

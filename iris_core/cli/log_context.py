@@ -144,6 +144,7 @@ class ContextReader:
         account.shown = account.matched = state.hits
         account.scanned, account.cursor = state.scanned, state.scanned_to
         account.notes.extend(state.notes)
+        account.unshipped_since_ms = state.unshipped_since_ms
         if state.capped:
             account.exact = False
             account.add_reason(state.capped_reason)

@@ -40,12 +40,15 @@ class Account:
     exact: bool = True
     cursor: int = 0
     reasons: list[str] = field(default_factory=list)
+    unshipped_since_ms: int = 0
+    """Since when lines are on the log store's disk alone, 0 = none are, or nothing is shipped."""
     notes: list[str] = field(default_factory=list)
     """How it was searched, where that is worth a word."""
 
     def take(self, answer: FetchLogsResponse) -> None:
         """What an answer says of the search."""
         self.scanned += answer.scanned
+        self.unshipped_since_ms = answer.unshipped_since_ms
         self.notes.extend(note for note in answer.notes if note not in self.notes)
 
     def add_reason(self, reason: str) -> None:

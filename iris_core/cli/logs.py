@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 MAX_CONTEXT: Final = 1_000
+UNSHIPPED_MS: Final = 5 * 60_000
+"""Shipping that is so far behind is worth a word; it ships every minute or so."""
 LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
@@ -282,8 +284,13 @@ def filtered(request: FetchLogsRequest, options: LogOptions) -> FetchLogsRequest
 
 def say_left_out(session: Session, options: LogOptions, account: Account) -> None:
     """Tells on standard error that lines are missing, how many, and how to get them; and how it was searched, if it matters."""
+    from iris_core.cli.reads import now_ms
+
     for note in account.notes:
         session.diagnostics.note(note)
+    late_ms = now_ms() - account.unshipped_since_ms
+    if account.unshipped_since_ms and late_ms > UNSHIPPED_MS:
+        session.diagnostics.note(f"the lines of the last {late_ms // 60_000} minutes are on the log store's disk alone")
     if not account.reasons:
         return
     more = account.matched > account.shown

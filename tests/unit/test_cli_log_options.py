@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -301,6 +302,22 @@ def test_late_lines_are_said_beside_those_that_are_there(world: World) -> None:
     assert done.err == "Warning: worker w0 is 75 s behind with its log lines\n"
     world.job("/u/j", "succeeded")
     assert world.cli("job", "logs", "/u/j").err == ""
+
+
+def test_shipping_that_is_far_behind_is_said(world: World) -> None:
+    fill(world, "one")
+    since = time.time_ns() // 1_000_000
+
+    def answer(request: logs_pb2.FetchLogsRequest) -> logs_pb2.FetchLogsResponse:
+        found = world.client.cluster._read(request)
+        found.unshipped_since_ms = since
+        return found
+
+    world.client.answer("FetchLogs", answer)
+    assert world.cli("job", "logs", "/u/j").err == ""
+    since -= 7 * 60_000 + 500
+    said = world.cli("job", "logs", "/u/j").err
+    assert said == "the lines of the last 7 minutes are on the log store's disk alone\n"
 
 
 def test_a_hit_in_one_part_gives_the_whole_line_once(world: World) -> None:
