@@ -166,7 +166,9 @@ async def test_output_exit_code_and_environment(tmp_path: Path) -> None:
         end = await controller.ended(uid)
         assert (end.state, end.exit_code, end.error) == (FAILED, 3, "exit code 3")
         assert end.failure_kind == worker_pb2.FAILURE_KIND_COMMAND
-        assert end.pid > 0 and 0 < end.started_at_ms <= end.finished_at_ms and end.memory_peak_bytes > 0
+        assert end.pid > 0 and 0 < end.started_at_ms <= end.finished_at_ms
+        # Without control groups nobody may have looked at it before it was over.
+        assert end.memory_peak_bytes > 0 or "enforcement=cgroup" not in worker.log
         lines = controller.lines[uid]
         assert (lines.key, lines.attempt_uid, lines.incarnation) == ("/u/j/4:2", uid, 7)
         assert end.log_lines == len(lines.entries) == lines.next
