@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -171,20 +172,75 @@ class Plain:
 
 
 @settings(
-    max_examples=400 if SOAK else 5,
+    max_examples=400 if SOAK else 4,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(groups=GROUPS, asked=st.lists(QUERY, min_size=3, max_size=6), split=st.integers(0, 5))
 @pytest.mark.soak
 def test_an_answer_is_the_same_in_every_phase(groups: list[Any], asked: list[dict[str, Any]], split: int) -> None:
+    live_through(groups, asked, split)
+
+
+@pytest.mark.parametrize("seed", range(20 if SOAK else 1))
+@pytest.mark.soak
+def test_many_answers_over_many_lines_are_the_same_in_every_phase(seed: int) -> None:
+    chance = random.Random(seed)
+    groups = [
+        [(chance.choice(OWNERS), [some_entry(chance) for _ in range(chance.randint(1, 8))]) for _ in range(3)]
+        for _ in range(10)
+    ]
+    live_through(groups, [some_query(chance) for _ in range(40)], 2, file_limit=900)
+
+
+def some_entry(chance: random.Random) -> dict[str, Any]:
+    """A line; most are plain."""
+    fields: dict[str, Any] = {
+        "epoch_ms": NOW_MS + chance.randint(0, 20),
+        "source": "stdout",
+        "data": "".join(chance.choices("abü\0 ", k=chance.randint(0, 6))),
+        "level": chance.choice([0, 1, 2, 3, 4, 5, 9]),
+    }
+    for name, value in (("gap", 3), ("raw", b"\xff"), ("partial", True), ("part", 1), ("seam", "ab")):
+        if chance.random() < 0.08:
+            fields[name] = value
+    return fields
+
+
+def some_query(chance: random.Random) -> dict[str, Any]:
+    """A read; most have two or three bounds or filters."""
+    asked: dict[str, Any] = {
+        "scope": chance.choice([("/u/j/0:0", EXACT), ("/u/j", PREFIX), ("/u/j/0", PREFIX), ("/u", PREFIX)]),
+        "max_lines": chance.choice([1, 3, 10, 1000]),
+        "tail": chance.random() < 0.5,
+    }
+    more = {
+        "cursor": chance.randint(0, 150),
+        "before": chance.randint(1, 200),
+        "since_ms": NOW_MS + chance.randint(-1, 15),
+        "until_ms": NOW_MS + chance.randint(5, 21),
+        "min_level": chance.randint(1, 5),
+        "min_incarnation": chance.randint(1, 3),
+        "attempt_uid": chance.choice("abe"),
+        "substring": chance.choice(["a", "ab", "ü"]),
+        "regex": chance.choice(["a", "^b", "b$", "a.*b", "[^a]", "(?i)Ü"]),
+        "no_children": True,
+        "max_bytes": chance.randint(1, 900),
+    }
+    for name in chance.sample(sorted(more), k=chance.randint(0, 3)):
+        asked[name] = more[name]
+    return asked
+
+
+def live_through(groups: list[Any], asked: list[dict[str, Any]], split: int, *, file_limit: int = 150) -> None:
+    """Stores the groups and compares every answer with that of a plain list, phase after phase."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="finelog")))
         # Small row groups, so that a key lies in several; and no haste, so that time decides nothing.
         stack.enter_context(patch("iris_controller.finelog.segments.GROUP_ROWS", 5))
         stack.enter_context(patch("iris_controller.finelog.reader.MORE_SECONDS", 60.0))
         plain = Plain()
-        store = Store(folder, file_limit=150)
+        store = Store(folder, file_limit=file_limit)
         for group in groups:
             put(store, *plain.made(group))
         expected = []
@@ -215,14 +271,15 @@ def test_an_answer_is_the_same_in_every_phase(groups: list[Any], asked: list[dic
         assert len(store.files) == 1 and len(store.catalog.segments(LOG)) == files - 1
         check("converted")
         store.close()
-        store = Store(folder, file_limit=150)
+        store = Store(folder, file_limit=file_limit)
         check("opened again")
         upkeep = Upkeep(store, targets=(6000, 15_000))
         while upkeep.compact():
-            check("merged")
+            pass
+        check("merged")
         held.release()
         store.close()
-        store = Store(folder, file_limit=150)
+        store = Store(folder, file_limit=file_limit)
         check("opened once more")
         store.close()
 
