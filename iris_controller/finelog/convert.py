@@ -66,8 +66,18 @@ def convert(
     return segment
 
 
-def tables_of(file: WalFile, opened: OpenFile, marker: bytes, on_loss: Callable[[str, Loss], None]) -> Iterator[Any]:
-    """The lines of a file, finished or not, as `pyarrow.Table`s, key by key; `on_loss` is told of those that cannot be read."""
+def tables_of(
+    file: WalFile,
+    opened: OpenFile,
+    marker: bytes,
+    on_loss: Callable[[str, Loss], None],
+    after: int = 0,
+    until: int = 1 << 63,
+) -> Iterator[Any]:
+    """The lines of a file, finished or not, as `pyarrow.Table`s, key by key; `on_loss` is told of those that cannot be read.
+
+    Only lines above the seq `after` and up to `until`, both of which end a batch.
+    """
     index = opened.index
     rows = Rows()
 
@@ -77,11 +87,13 @@ def tables_of(file: WalFile, opened: OpenFile, marker: bytes, on_loss: Callable[
 
     for key in index.all_keys():
         found = index.key_rows(key)
-        for extent in found.after(0) if found is not None else ():
+        for extent in found.after(after) if found is not None else ():
+            if extent.first_seq > until:
+                break
             data = opened.read(extent)
-            expected = extent.first_seq
+            expected = max(extent.first_seq, after + 1)
             for record in walk(data, marker, 0, len(data)):
-                if not isinstance(record, Record):
+                if not isinstance(record, Record) or not after < record.first_seq <= until:
                     continue
                 note(expected, record.first_seq - 1)
                 expected = record.last_seq + 1
@@ -89,6 +101,6 @@ def tables_of(file: WalFile, opened: OpenFile, marker: bytes, on_loss: Callable[
                 rows.add(payload, record.first_seq, bool(extent.levels & GAP_BIT))
                 if rows.is_full:
                     yield rows.take()
-            note(expected, extent.last_seq)
+            note(expected, min(extent.last_seq, until))
     if rows.rows:
         yield rows.take()

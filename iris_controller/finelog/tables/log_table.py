@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from iris_controller.finelog.tables.log_tail import LogTail
 from iris_core.model.tables import LOG
 from iris_core.wire.gen.iris.v1 import stats_pb2
 
@@ -15,9 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from iris_controller.finelog.files import WalFile
     from iris_controller.finelog.store import Store
-    from iris_controller.finelog.wal import Loss
 
 COLUMNS: Final = (
     ("seq", "BIGINT", stats_pb2.COLUMN_TYPE_INT64),
@@ -45,6 +44,7 @@ class LogTable:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._tail = LogTail(store, store.folder / "stats" / "tail")
 
     @property
     def columns(self) -> list[tuple[str, str]]:
@@ -96,29 +96,10 @@ class LogTable:
     @contextmanager
     def open(self, scratch: Path, notes: list[str]) -> Iterator[list[str]]:
         """Parquet files with every line that was stored before the call. Raises OSError."""
+        last_seq = self._store.last_seq
         view = self._store.view()
         try:
             files = [str(view.snapshot.path(LOG, segment)) for segment in view.segments]
-            if any(file.last_seq >= file.first_seq for file in view.files):
-                scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-                path = scratch / f"{LOG}.parquet"
-                self._write(view.files, path, notes)
-                files.append(str(path))
-            yield files
+            yield files + self._tail.link(view.files, last_seq, scratch, notes)
         finally:
             view.release()
-
-    def _write(self, files: tuple[WalFile, ...], path: Path, notes: list[str]) -> None:
-        import pyarrow.parquet as pq
-
-        from iris_controller.finelog.convert import tables_of
-        from iris_controller.finelog.loglines import SCHEMA
-
-        def lost(name: str, loss: Loss) -> None:
-            notes.append(f"the lines with seq {loss.first_seq} to {loss.last_seq} cannot be read: {name} is damaged")
-
-        with pq.ParquetWriter(path, SCHEMA, compression="none", use_dictionary=["key", "producer"]) as writer:
-            for file in files:
-                opened = self._store.open_files.get(file)
-                for table in tables_of(file, opened, self._store.marker, lost):
-                    writer.write_table(table)
