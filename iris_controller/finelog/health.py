@@ -32,9 +32,12 @@ def store_health(
     except OSError as error:
         free, fault = 0, fault or f"cannot look at {store.folder}: {error.strerror or error}"
     ledger = store.ledger
+    problem = fault
+    if not fault and store.upkeep_fault:
+        problem = f"it cannot write segments ({store.upkeep_fault}); what is stored stays as it is"
     return pipeline_pb2.StoreHealth(
         state="refusing" if fault else "serving",
-        problem=fault,
+        problem=one_line(problem),
         release=release,
         last_seq=store.last_seq,
         disk_bytes=store.local_bytes,

@@ -93,6 +93,8 @@ class Store:
         """Every line up to here is on disk and readable."""
         self.keeping = Lock()
         """Held by whoever commits segments or removes what is old, for that moment."""
+        self.upkeep_fault = ""
+        """Why no segments are written or merged, "" = they are."""
         self.sealed = Event()
         """Set when a file is finished and its index is written."""
         self._keeper = ThreadPoolExecutor(1, thread_name_prefix="finelog-keeper")

@@ -50,8 +50,6 @@ class Upkeep:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._apart: set[str] = set()
-        self.fault = ""
-        """Why it cannot go on, "" = it can."""
         self._faults, self._recoveries = QuietLog(log, SAY_SECONDS), QuietLog(log, SAY_SECONDS)
 
     def start(self) -> None:
@@ -78,7 +76,7 @@ class Upkeep:
             self._store.sealed.wait(self._interval)
 
     def tend(self) -> None:
-        """Does all there is to do now. What the disk refuses is put off, and told by `fault`."""
+        """Does all there is to do now. What the disk refuses is put off, and told by the store's `upkeep_fault`."""
         try:
             while self.convert():
                 pass
@@ -177,12 +175,13 @@ class Upkeep:
             raise _Stopped
 
     def _fails(self, what: str) -> None:
-        self.fault = what
+        self._store.upkeep_fault = what
         self._faults.warning(
             "cannot turn logs in %s into segments: %s; they stay as they are until it can", self._store.folder, what
         )
 
     def _works(self) -> None:
-        if self.fault:
-            self._recoveries.warning("segments in %s are written again after: %s", self._store.folder, self.fault)
-            self.fault = ""
+        store = self._store
+        if store.upkeep_fault:
+            self._recoveries.warning("segments in %s are written again after: %s", store.folder, store.upkeep_fault)
+            store.upkeep_fault = ""

@@ -14,6 +14,7 @@ import pytest
 
 from iris_controller.finelog import compaction
 from iris_controller.finelog.catalog import LOG, Segment
+from iris_controller.finelog.health import store_health
 from iris_controller.finelog.retention import Policy, surplus
 from iris_controller.finelog.segments import Layout, SegmentFile, read_footer, write_segment
 from iris_controller.finelog.store import Store
@@ -167,13 +168,15 @@ def test_a_full_disk_is_said_changes_nothing_and_is_got_over(
             broken.setattr(f"iris_controller.finelog.{step}", refuse)
             for _ in range(2):
                 upkeep.tend()
-            assert upkeep.fault == "No space left on device"
+            assert store.upkeep_fault == "No space left on device"
+            health = store_health(store, fault="", last_line_at_ms=0, waiting_readers=0, release="")
+            assert (health.state, "cannot write segments (No space left" in health.problem) == ("serving", True)
         assert len(store.catalog.segments(LOG)) == 0
         put(store, numbered(1, first=store.mark("p0")))
         assert len(page(store, KEY)) == store.mark("p0")
     assert caplog.text.count("they stay as they are until it can") == 1, "said once a minute"
     upkeep.tend()
-    assert upkeep.fault == ""
+    assert store.upkeep_fault == ""
     assert "written again after: No space left on device" in caplog.text
     assert any(segment.level == 1 for segment in store.catalog.segments(LOG))
     assert len(page(store, KEY)) == store.mark("p0")
