@@ -228,6 +228,9 @@ class _Parser:
                 run.add(atom)
             if atoms:
                 run.add(self._repeats(atoms[-1]))
+            elif self._peek() in {"*", "+", "?", "{"}:
+                # Behind a change of flags it repeats what stands before that.
+                raise _UnsureError
         parts.append(run.done())
         return _either(parts)
 

@@ -86,6 +86,8 @@ def test_the_longest_literal(pattern: str, literal: str) -> None:
         r"\Cabc",  # a byte of a character
         r"\141bc",  # octal
         r"\Q\Eabc",
+        "abc(?i){0,2}def",
+        "abc(?i)*",
         "(" * 60 + "abc" + ")" * 60,
     ],
 )
@@ -168,7 +170,27 @@ def test_no_match_is_without_them(piece: tuple[str, str], before: str, behind: s
 
 
 @given(
-    st.text("abk(){}[]*+?|\\^$.-:iQEPx4,1é", max_size=14),
+    st.text("abk(){}[]*+?|\\^$.-:iQEPx4,1é", max_size=14)
+    | st.lists(
+        st.sampled_from(
+            [
+                *"akKé()|*+?.^$-",
+                "(?i)",
+                "(?-i)",
+                "(?:",
+                "{0,1}",
+                "{2}",
+                "[ab]",
+                "[^k]",
+                r"\Q",
+                r"\E",
+                r"\b",
+                r"\pL",
+                r"\x41",
+            ]
+        ),
+        max_size=9,
+    ).map("".join),
     st.lists(st.text("abkKé41(){}[]*-.\\\u212a", max_size=12), max_size=20),
 )
 def test_no_match_of_any_valid_pattern_is_without_them(pattern: str, texts: list[str]) -> None:
