@@ -48,8 +48,8 @@ LAYOUT = Layout(
 )
 
 
-_RAW, _PARTIAL = bytes((5 << 3 | 2,)), bytes((7 << 3, 1))
-"""How `raw` and `partial` begin in a serialised line. They may also stand in a text."""
+_RAW, _PARTIAL, _PART, _SEAM = bytes((5 << 3 | 2,)), bytes((7 << 3, 1)), bytes((9 << 3,)), bytes((10 << 3 | 2,))
+"""How these fields begin in a serialised line. The same bytes may also stand in a text."""
 
 
 class Rows:
@@ -102,8 +102,8 @@ class Rows:
         self._levels += [entry.level for entry in entries]
         self._partial += [entry.partial for entry in entries] if _PARTIAL in payload else [False] * count
         self._gaps += [entry.gap for entry in entries] if has_gaps else [0] * count
-        self._parts += [entry.part for entry in entries]
-        self._seams += [entry.seam for entry in entries]
+        self._parts += [entry.part for entry in entries] if _PART in payload else [0] * count
+        self._seams += [entry.seam for entry in entries] if _SEAM in payload else [""] * count
         owner = (batch.key, batch.producer, batch.attempt_uid, batch.incarnation)
         place = self._owners.setdefault(owner, len(self._owners))
         self._owner.extend(array("i", (place,)) * count)
