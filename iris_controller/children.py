@@ -24,15 +24,20 @@ LINE_BYTES = 1 << 20
 class Child:
     """A process in a session of its own, with pipes for its input and output; what it says beside that is thrown away.
 
-    Whoever starts one ends it with `end`, or has waited for it.
+    Whoever starts one ends it with `end`, also where it has ended by itself.
     """
 
     def __init__(
-        self, popen: subprocess.Popen[bytes], stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader
+        self,
+        popen: subprocess.Popen[bytes],
+        stdin: asyncio.StreamWriter,
+        stdout: asyncio.StreamReader,
+        output: asyncio.BaseTransport,
     ) -> None:
         self.pid = popen.pid
         self.stdin = stdin
         self.stdout = stdout
+        self._output = output
         self._popen = popen
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
@@ -61,13 +66,14 @@ class Child:
 
     async def communicate(self, question: bytes) -> bytes:
         """Writes the question, closes the child's input, and returns what the child wrote until its end."""
-        # A child that ended without reading has said what it had to say.
-        with contextlib.suppress(OSError):
+        # A child that ended without reading has said what it had to say; uvloop calls that a RuntimeError.
+        with contextlib.suppress(OSError, RuntimeError):
             self.stdin.write(question)
             await self.stdin.drain()
         self.stdin.close()
         answer = await self.stdout.read()
         await self.wait()
+        self._output.close()
         return answer
 
     async def wait(self) -> int:
@@ -85,6 +91,8 @@ class Child:
         if not self._ended.is_set():
             self.kill()
         await self.wait()
+        # Not every loop closes a pipe at its end.
+        self._output.close()
 
     def _reap(self) -> None:
         if self._popen.poll() is None:
@@ -107,12 +115,14 @@ def _popen(words: Sequence[str], env: Mapping[str, str] | None, cwd: str | None)
     )
 
 
-async def _streams(popen: subprocess.Popen[bytes]) -> tuple[asyncio.StreamWriter, asyncio.StreamReader]:
+async def _streams(
+    popen: subprocess.Popen[bytes],
+) -> tuple[asyncio.StreamWriter, asyncio.StreamReader, asyncio.BaseTransport]:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(LINE_BYTES)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), popen.stdout)
+    output, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), popen.stdout)
     transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, popen.stdin)
-    return asyncio.StreamWriter(transport, protocol, None, loop), reader
+    return asyncio.StreamWriter(transport, protocol, None, loop), reader, output
 
 
 def _discard(starting: asyncio.Future[subprocess.Popen[bytes]]) -> None:

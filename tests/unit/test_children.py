@@ -6,36 +6,44 @@ import asyncio
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+import uvloop
 
 from iris_controller.children import Child
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+LOOPS: list[Run] = [asyncio.run, uvloop.run]
 
 DEADLINE_S = 30.0
 ECHO = [sys.executable, "-I", "-S", "-c", "import sys; sys.stdout.write(sys.stdin.read().upper())"]
 WAIT = [sys.executable, "-I", "-S", "-c", "print('here', flush=True); import time; time.sleep(600)"]
 
 
-def test_a_long_question_is_answered() -> None:
+@pytest.mark.parametrize("run", LOOPS)
+def test_a_long_question_is_answered(run: Run) -> None:
     async def main() -> None:
         child = await Child.start(ECHO, env={}, cwd="/")
         assert await child.communicate(b"word " * 100_000) == b"WORD " * 100_000
         assert child.returncode == 0
         await child.end()
 
-    asyncio.run(main())
+    run(main())
 
 
-def test_one_that_reads_nothing_is_no_error() -> None:
+@pytest.mark.parametrize("run", LOOPS)
+def test_one_that_reads_nothing_is_no_error(run: Run) -> None:
     async def main() -> None:
         child = await Child.start([sys.executable, "-I", "-S", "-c", "print('no')"])
         assert await child.communicate(b"word " * 100_000) == b"no\n"
 
-    asyncio.run(main())
+    run(main())
 
 
-def test_one_that_runs_is_ended() -> None:
+@pytest.mark.parametrize("run", LOOPS)
+def test_one_that_runs_is_ended(run: Run) -> None:
     async def main() -> None:
         child = await Child.start(WAIT)
         assert await child.stdout.readline() == b"here\n"
@@ -43,8 +51,9 @@ def test_one_that_runs_is_ended() -> None:
         await child.end()
         assert child.returncode == -9
         await child.end()
+        assert await child.communicate(b"too late") == b""
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_what_does_not_exist_cannot_be_started() -> None:

@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from iris_controller.children import Child
 from iris_controller.finelog.tables.sources import first_damaged
 from iris_controller.rpc.errors import RpcError, exhausted, invalid
 from iris_core.model.errors import did_you_mean, shown
@@ -36,7 +37,6 @@ DAMAGED = 8
 """So many damaged segments are left out of a query one after the other; then it is refused."""
 GRACE_SECONDS = 3.0
 END_SECONDS = 1.0
-_LINE = 1 << 20
 
 
 class Statements:
@@ -157,19 +157,18 @@ def _checked(request: stats_pb2.QueryRequest) -> dict[str, Any]:
 class _Child:
     """The process of one query, and the time that it has left."""
 
-    def __init__(self, process: asyncio.subprocess.Process, seconds: float) -> None:
-        self._process = process
+    def __init__(self, child: Child, seconds: float) -> None:
+        self._child = child
         self._seconds = seconds
         self._deadline = asyncio.get_running_loop().time() + seconds + GRACE_SECONDS
 
     async def ask(self, message: dict[str, Any]) -> dict[str, Any]:
         """Says something and gives what the process says then; that it says nothing more is an answer too."""
-        assert self._process.stdin is not None and self._process.stdout is not None
         try:
             async with asyncio.timeout_at(self._deadline):
-                self._process.stdin.write(json.dumps(message).encode() + b"\n")
-                await self._process.stdin.drain()
-                line = await self._process.stdout.readline()
+                self._child.stdin.write(json.dumps(message).encode() + b"\n")
+                await self._child.stdin.drain()
+                line = await self._child.stdout.readline()
         except TimeoutError:
             return {"error": "limit", "message": f"the query ran longer than {self._seconds:g} s"}
         except (ConnectionError, ValueError, RuntimeError):
@@ -183,35 +182,22 @@ class _Child:
 
     async def read(self, size: int) -> bytes:
         """The bytes of the answer. Raises RpcError."""
-        assert self._process.stdout is not None
         try:
             async with asyncio.timeout_at(self._deadline):
-                return await self._process.stdout.readexactly(size)
+                return await self._child.stdout.readexactly(size)
         except (TimeoutError, asyncio.IncompleteReadError):
             raise exhausted("the query ended before it had given its answer", code="query_limit", field="sql") from None
 
 
 @asynccontextmanager
 async def _child(seconds: float) -> AsyncIterator[_Child]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-I",
-        str(Path(__file__).with_name("sql_child.py")),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env={"TZ": "UTC"},
-        cwd="/",
-        start_new_session=True,
-        limit=_LINE,
-    )
+    words = [sys.executable, "-I", str(Path(__file__).with_name("sql_child.py"))]
+    child = await Child.start(words, env={"TZ": "UTC"}, cwd="/")
     try:
-        yield _Child(process, seconds)
+        yield _Child(child, seconds)
         # One that gave its answer ends by itself.
         with suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(process.wait()), END_SECONDS)
+            async with asyncio.timeout(END_SECONDS):
+                await child.wait()
     finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await asyncio.shield(process.wait())
+        await asyncio.shield(child.end())
