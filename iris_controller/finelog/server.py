@@ -119,6 +119,8 @@ def run(settings: Settings) -> None:
             # What was made while starting stays: the collector need not look at it again.
             gc.collect()
             gc.freeze()
+            # Lines come and go by the thousand, and none of them is part of a cycle.
+            gc.set_threshold(50_000, 20, 20)
             upkeep.start()
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(_serve(settings, store, tables, remote))
