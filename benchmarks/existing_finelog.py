@@ -5,15 +5,16 @@ A black box: only its public class and its JSON calls are used. Knows nothing of
 
 from __future__ import annotations
 
+import http.client
 import json
 import subprocess
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import psutil
 
 from benchmarks.finelog_ingest import CLIENTS, LINES, PER_PUSH, key, request
@@ -40,13 +41,20 @@ class Existing:
     def __init__(self, port: int, pid: int, version: str) -> None:
         self.name = f"existing finelog {version}"
         self.process = psutil.Process(pid)
-        self._http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60.0)
+        self._port = port
+        self._kept = threading.local()
 
     def call(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
         """One method."""
-        answer = self._http.post(f"{SERVICE}/{name}", content=json.dumps(body), headers=_JSON)
-        answer.raise_for_status()
-        found: dict[str, Any] = answer.json()
+        connection = getattr(self._kept, "connection", None)
+        if connection is None:
+            connection = self._kept.connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60.0)
+        connection.request("POST", f"{SERVICE}/{name}", json.dumps(body), _JSON)
+        answer = connection.getresponse()
+        told = answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"the existing finelog answered {answer.status}: {told[:200]!r}")
+        found: dict[str, Any] = json.loads(told)
         return found
 
     def ingest(self, lines: int = LINES) -> float:
