@@ -15,8 +15,8 @@ from iris_controller.finelog.catalog import Catalog, Segment
 from iris_controller.finelog.segments import Layout, SegmentFile, write_segment
 from iris_controller.finelog.shipping import manifest as manifests
 from iris_controller.finelog.shipping.owners import Standing
-from iris_controller.finelog.shipping.restore import Restored, is_empty, restore
-from iris_controller.finelog.shipping.shipper import Shipper
+from iris_controller.finelog.shipping.restore import Restored, is_empty, mend, restore
+from iris_controller.finelog.shipping.shipper import WRITER_FILE, Shipper
 from iris_core.contracts import IrisError, ObjectStore
 from providers.objects.file import FileStore
 
@@ -368,3 +368,71 @@ def test_rows_in_no_segment_are_made_one_before_they_are_too_old(tmp_path: Path,
     disk.now += 1
     disk.shipper.round()
     assert disk.rolled == 1
+
+
+@pytest.mark.parametrize("fault", ["gone", "footer"])
+def test_a_segment_that_cannot_be_read_holds_up_no_other(tmp_path: Path, place: Place, fault: str) -> None:
+    disk = Disk(tmp_path / "a", place)
+    bad = disk.add(10)
+    disk.add(10)
+    path = disk.catalog.folder_of("log") / bad.name
+    if fault == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-8] + b"\0" * 8)
+    for _ in range(2):
+        assert disk.shipper.round() and disk.shipper.status.state == "shipping"
+    there = manifests.read(place).manifest
+    assert there is not None and there.tables["log"][-1].segment.first_seq == 11
+    # What is damaged is shipped as it is, so a restored store says of it what this one does; what is gone is told of here.
+    assert len(there.tables["log"]) == (1 if fault == "gone" else 2)
+    assert (bad.name in disk.shipper.status.problem) == (fault == "gone")
+    assert there.parts["log"].marks["log"] == {"p": (20, 20)}
+
+
+@pytest.mark.parametrize("fault", ["missing", "short"])
+def test_what_somebody_took_away_is_shipped_again_and_never_evicted_before(
+    tmp_path: Path, place: Place, fault: str
+) -> None:
+    disk = Disk(tmp_path / "a", place)
+    disk.add(10, level=2)
+    disk.shipper.round()
+    (info,) = place.list(manifests.OBJECTS)
+    damaged = tmp_path / "remote" / info.name
+
+    def damage() -> None:
+        data = damaged.read_bytes()
+        damaged.unlink()
+        if fault == "short":
+            damaged.write_bytes(data[:-1])
+
+    # Found out by the next start, and before the only other copy would go.
+    damage()
+    again = Disk(tmp_path / "a", place, next_seq=disk.next_seq, local_bytes=info.size_bytes)
+    again.shipper.round()
+    assert {one.name: one.size_bytes for one in place.list(manifests.OBJECTS)} == {info.name: info.size_bytes}
+    damage()
+    again.add(10, level=2)
+    again.shipper.round()
+    first, second = again.catalog.segments("log")
+    assert (again.catalog.folder_of("log") / first.name).exists() and not first.object and second.object
+    again.shipper.round()
+    assert seqs_in(restored(tmp_path / "b", place)[0]) == list(range(1, 21))
+
+
+def test_a_catalog_that_is_lost_is_not_mended_with_what_another_folder_ships(tmp_path: Path, place: Place) -> None:
+    other = Disk(tmp_path / "other", place)
+    other.add(10)
+    other.shipper.round()
+
+    def mended() -> tuple[Segment, ...]:
+        mend(tmp_path / "a", place, lambda folder: Catalog(folder / "tables"))
+        return Catalog(tmp_path / "a" / "tables").segments("log")
+
+    # A young store without a segment, one that ships elsewhere, and the very one.
+    (tmp_path / "a" / "tables").mkdir(parents=True)
+    assert mended() == ()
+    (tmp_path / "a" / WRITER_FILE).write_text('{"writer": "somebody"}')
+    assert mended() == ()
+    (tmp_path / "a" / WRITER_FILE).write_bytes((tmp_path / "other" / WRITER_FILE).read_bytes())
+    assert len(mended()) == 1

@@ -19,7 +19,7 @@ from iris_controller.finelog.disk import sync_folder, write_atomically
 from iris_controller.finelog.shipping import manifest as manifests
 from iris_controller.finelog.shipping.cold import Unfit, fetch
 from iris_controller.finelog.shipping.manifest import Manifest, Part, Shipped
-from iris_controller.finelog.shipping.shipper import TERMINAL, save_writer
+from iris_controller.finelog.shipping.shipper import TERMINAL, WRITER_FILE, own_writer, save_writer
 from iris_controller.finelog.steps import reached
 from iris_controller.finelog.wal import list_files
 from iris_core.contracts import GenerationMismatch, IrisError
@@ -124,12 +124,17 @@ def restore(
 
 
 def mend(folder: Path, remote: ObjectStore, open_catalog: Callable[[Path], Catalog]) -> None:
-    """Names again what was in the object store alone, if the catalog was lost. Raises IrisError, OSError."""
+    """Names again what was in the object store alone, if the catalog was lost. Raises IrisError, OSError.
+
+    What another folder ships is none of it: another store's, or rows with numbers that are not for this one.
+    """
     catalog = open_catalog(folder)
-    if not catalog.is_rebuilt:
+    if not catalog.is_rebuilt or not (folder / WRITER_FILE).exists():
         return
     there = manifests.read(remote).manifest
-    for table, shipped in there.tables.items() if there is not None else ():
+    if there is None or there.writer != own_writer(folder):
+        return
+    for table, shipped in there.tables.items():
         here = catalog.segments(table)
         fresh = [
             replace(one.segment, object=one.object)

@@ -10,6 +10,7 @@ store, or that another folder of this store took over, ends shipping for good. M
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import logging
@@ -48,6 +49,8 @@ KEEP_SECONDS: Final = 3_600.0
 MAX_GONE: Final = 200_000
 TERMINAL: Final = 2
 """Segments of this level are merged no further: they may lie in the object store alone."""
+GONE: Final = (errno.ENOENT, errno.EIO)
+"""What reading a segment ends with that this disk does not have any more."""
 WRITER_FILE: Final = "shipping.json"
 
 
@@ -89,6 +92,7 @@ class Shipper:
         self._doomed: dict[str, float] = {}
         self._measured: tuple[tuple[int, int], object, tuple[int, int]] | None = None
         self._failures = 0
+        self._unreadable = ""
         self._wake = Condition()
         self._is_closed = False
         self._thread = Thread(target=self._run, name="finelog-shipper", daemon=True)
@@ -146,7 +150,7 @@ class Shipper:
             if self._failures:
                 log.info("logs and stats are shipped again")
             self._failures = 0
-            self.status = replace(self.status, state="shipping", problem="")
+            self.status = replace(self.status, state="shipping", problem=self._unreadable)
         return True
 
     # Whose place it is -------------------------------------------------------------------------------------------
@@ -171,15 +175,25 @@ class Shipper:
             self._manifest = there
             self._known = {(table, one.segment.name): one for table, shipped in there.tables.items() for one in shipped}
         self._generation = found.generation
-        self._doom_strays()
+        self._look_around()
 
-    def _doom_strays(self) -> None:
-        """Objects of a round that a stop ended, and those that were to be removed."""
+    def _look_around(self) -> None:
+        """Objects of a round that a stop ended, and those that were to be removed, go; what somebody took away is shipped again."""
         assert self._manifest is not None
         named = self._manifest.objects
-        for info in self._remote.list(manifests.OBJECTS):
-            if info.name not in named:
-                self._doomed[info.name] = self._clock()
+        sizes = {info.name: info.size_bytes for info in self._remote.list(manifests.OBJECTS)}
+        for name in sizes.keys() - named:
+            self._doomed[name] = self._clock()
+        for table in self._catalog.tables():
+            for segment in self._catalog.segments(table):
+                one = self._known.get((table, segment.name))
+                if one is not None and not segment.object and sizes.get(one.object) != one.segment.bytes:
+                    self._forget(table, one)
+
+    def _forget(self, table: str, one: Shipped) -> None:
+        """It is on this disk and not, or not whole, where the manifest says: the next round ships it again."""
+        log.error("%s is not whole in %s any more: it is shipped again", one.object, self._remote.url)
+        self._known = {place: known for place, known in self._known.items() if place != (table, one.segment.name)}
 
     # A round -----------------------------------------------------------------------------------------------------
 
@@ -195,17 +209,30 @@ class Shipper:
         before = self._manifest
         tables: dict[str, tuple[Shipped, ...]] = {}
         fresh: list[tuple[str, Shipped, dict[str, int]]] = []
+        unreadable: list[str] = []
         for table in snapshot.tables():
             shipped = []
             for segment in snapshot.segments(table):
                 one = self._known.get((table, segment.name))
                 if one is None or one.segment != segment:
-                    one = self._upload(table, segment, snapshot.path(table, segment))
-                    fresh.append((table, one, _marks(snapshot.path(table, segment))))
+                    path = snapshot.path(table, segment)
+                    try:
+                        one = self._upload(table, segment, path)
+                    except OSError as error:
+                        if error.errno not in GONE:
+                            raise
+                        # It is lost; the others need not be.
+                        unreadable.append(f"{segment.name} of {table}: {error.strerror}")
+                        continue
+                    fresh.append((table, one, _marks(path)))
                 shipped.append(one)
             tables[table] = tuple(shipped)
+        self._tell_unreadable(unreadable)
         parts = {owner.name: self._part(owner, standings[owner.name], before, fresh) for owner in self._owners}
+        known = {(table, one.segment.name): one for table, shipped in tables.items() for one in shipped}
         if tables == dict(before.tables) and parts == dict(before.parts):
+            if fresh:
+                self._known = known
             return
         after = Manifest(self._marker, self._writer, before.revision + 1, self._now_ms(), tables, parts)
         reached("ship: all segments are there")
@@ -217,7 +244,7 @@ class Shipper:
             ) from None
         reached("ship: the manifest counts")
         self._manifest, self._generation = found.manifest, found.generation
-        self._known = {(table, one.segment.name): one for table, shipped in tables.items() for one in shipped}
+        self._known = known
         now = self._clock()
         for name in before.objects - after.objects:
             self._doomed[name] = now
@@ -228,6 +255,12 @@ class Shipper:
             shipped_at_ms=after.written_ms,
             shipped_seq={name: part.shipped_seq for name, part in parts.items()},
         )
+
+    def _tell_unreadable(self, found: Sequence[str]) -> None:
+        told = f"{len(found)} segments cannot be read and are not shipped: {', '.join(found[:3])}" if found else ""
+        if told and told != self._unreadable:
+            log.error("%s", told)
+        self._unreadable = told
 
     def _part(
         self,
@@ -264,9 +297,11 @@ class Shipper:
         handed = self._folder / f"shipping-{secrets.token_hex(4)}.tmp"
         os.link(path, handed)
         try:
-            # One that is there already has the same bytes: its name says so.
+            # One that is there already has the same bytes: its name says so. Unless it is damaged.
             with suppress(GenerationMismatch):
-                self._remote.put_file(name, handed, if_generation="")
+                there = self._remote.stat(name)
+                is_damaged = there is not None and there.size_bytes != segment.bytes
+                self._remote.put_file(name, handed, if_generation=there.generation if there and is_damaged else "")
         finally:
             handed.unlink(missing_ok=True)
         reached("ship: a segment is there")
@@ -296,6 +331,10 @@ class Shipper:
             if excess <= 0:
                 return
             if segment.level >= TERMINAL and one is not None and one.segment == segment:
+                there = self._remote.stat(one.object)
+                if there is None or there.size_bytes != segment.bytes:
+                    self._forget(table, one)
+                    continue
                 self._catalog.evict(table, segment, one.object)
                 excess -= segment.bytes
                 reached("ship: a segment is in the object store alone")
@@ -345,9 +384,14 @@ def save_writer(folder: Path, writer: str) -> None:
 
 
 def _marks(path: Path) -> dict[str, int]:
-    from iris_controller.finelog.segments import read_footer
+    """How far producers got. A damaged segment is shipped as it is, and says nothing of them."""
+    from iris_controller.finelog.segments import SegmentDamaged, read_footer
 
-    return read_footer(path).marks
+    try:
+        return read_footer(path).marks
+    except SegmentDamaged as damage:
+        log.error("%s; it is shipped as it is", damage)
+        return {}
 
 
 def _older(one_ms: int, other_ms: int) -> int:
