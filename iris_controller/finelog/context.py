@@ -97,3 +97,11 @@ def around(entries: Sequence[int], place: int, context: int) -> set[int]:
         low, high = max(0, place - LOOK_LINES), min(len(entries), place + LOOK_LINES + 1)
         chosen.update(other for other in range(low, high) if entries[other] == entry)
     return chosen
+
+
+def parts_of_line(lines: Sequence[logs_pb2.StoredLine], entries: Sequence[int], place: int) -> list[int]:
+    """The places of the parts of the line at `place`, `place` alone where it is stored whole: context stands around the whole of it."""
+    if not (lines[place].partial or lines[place].part) or entries[place] < 0:
+        return [place]
+    near = range(max(0, place - LOOK_LINES), min(len(entries), place + LOOK_LINES + 1))
+    return [other for other in near if entries[other] == entries[place]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from iris_controller.finelog.context import LOOK_LINES, NEAR_LINES, around, entries_of, may_be_entry
+from iris_controller.finelog.context import LOOK_LINES, NEAR_LINES, around, entries_of, may_be_entry, parts_of_line
 from iris_controller.finelog.numbers import BREAKS, CONTEXT
 from iris_controller.finelog.query import Scope
 
@@ -95,9 +95,11 @@ class Surroundings:
                     or (reach < self._context + LOOK_LINES and may_be_entry(window, place))
                 ):
                     break
-                brought = around(entries, place, self._context)
-                chosen |= brought
-                if place + self._context >= len(window) or entries[-1] == entries[place] >= 0:
+                parts = parts_of_line(window, entries, place)
+                fresh.update(window[part].seq for part in parts)
+                for part in (parts[0], parts[-1]):
+                    chosen |= around(entries, part, self._context)
+                if parts[-1] + self._context >= len(window) or entries[-1] == entries[place] >= 0:
                     known.open.append(seqs[at])
                 at += 1
             found += self._flagged(known, window, sorted(chosen), fresh, is_whole=not before.from_seq)

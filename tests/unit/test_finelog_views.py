@@ -380,6 +380,16 @@ def parts(*pieces: bytes, first: int = 0, source: str = "stdout", last: bool = T
     return made
 
 
+def test_context_stands_around_the_whole_of_a_long_line(store: Store) -> None:
+    put(store, batch([f"before {place}" for place in range(3)]))
+    put(store, parts(*[b"x"] * 4, b"needle", *[b"y"] * 3, first=3))
+    put(store, batch([f"after {place}" for place in range(3)], first=11))
+    found = lines_of(view_of(store, "/u/j/0:0", substring="needle", context=1))
+    assert [line.line.data for line in found] == ["before 2", *"xxxx", "needle", *"yyy", "after 0"]
+    # All of its parts are the hit.
+    assert [line.is_context for line in found] == [True, *[False] * 8, True]
+
+
 def test_a_match_across_two_parts_is_found_and_a_pattern_that_needs_more_is_said(store: Store) -> None:
     put(store, parts(b"x" * 9000 + b"nee", b"dle" + b"y" * 9000))
     assert len(view_of(store, "/u/j/0:0", substring="needle").numbers) == 1
