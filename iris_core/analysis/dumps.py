@@ -12,7 +12,7 @@ from typing import Final
 from iris_core.analysis.stacks import clean
 
 _PROCESS: Final = re.compile(r"^Process (\d+): ?(.*)$")
-_THREAD: Final = re.compile(r'^Thread (\S+) \(([^)]*)\)(?:: "(.*)")?$')
+_THREAD: Final = re.compile(r'^Thread (\S+) \(([^)]*)\)(?:: "(.*?)"?)?$')
 _FRAME: Final = re.compile(r"^    (?=\S)(.+)$")
 _PYTHON: Final = re.compile(r"^Python v\d")
 MAIN: Final = "MainThread"

@@ -177,6 +177,12 @@ def test_a_dump_is_read_back_thread_by_thread() -> None:
     assert dumps.parse("nothing of the kind\n") == []
 
 
+def test_a_name_with_a_line_end_gives_its_frames_to_no_other_thread() -> None:
+    text = DUMP.format(line=320).replace("Thread 0x7F50F7A4524A (active)", 'Thread 9 (idle): "reader\nof "a""')
+    first, _ = dumps.parse(text)
+    assert [(thread.name, len(thread.frames)) for thread in first.threads] == [("MainThread", 3), ("reader", 1)]
+
+
 def rank(index: int, line: int = 320, **values: object) -> hang.Rank:
     return hang.Rank(index, f"/me/train/{index}", tuple(dumps.parse(DUMP.format(line=line))), **values)  # type: ignore[arg-type]
 

@@ -51,6 +51,18 @@ def test_what_reads_may_run(engine: duckdb.DuckDBPyConnection, sql: str, tables:
 
 
 @pytest.mark.parametrize(
+    "name",
+    ["duckdb_views", "pragma_database_list", "sqlite_master", "pg_settings", "pg_catalog.pg_settings", "main.log"],
+)
+def test_a_name_that_a_statement_defines_opens_nothing_elsewhere_in_it(
+    engine: duckdb.DuckDBPyConnection, name: str
+) -> None:
+    found = checked(engine, f'SELECT * FROM (WITH "{name}" AS (SELECT 1 AS a) SELECT 1) AS x, {name}')
+    assert set(found) == {name.removeprefix("main.")}
+    assert not checked(engine, "WITH log AS (SELECT 1), pg_rows AS (SELECT 2) SELECT * FROM log, pg_rows")
+
+
+@pytest.mark.parametrize(
     "sql",
     [
         "INSERT INTO log VALUES (1)", "UPDATE log SET key = ''", "DELETE FROM log", "MERGE INTO log USING log AS b ON (log.key = b.key) WHEN MATCHED THEN DELETE",

@@ -30,6 +30,8 @@ FORBIDDEN_FUNCTIONS = frozenset(
     }
 )  # fmt: skip
 _FILE = re.compile(r"[/\\*?]|://|\.(?:parquet|csv|tsv|json|jsonl|ndjson|db|duckdb|arrow|gz|zst)$", re.I)
+_ENGINES_OWN = re.compile(r"(?:duckdb|pragma|sqlite)_|pg_(?:settings|views)$", re.I)
+"""What the views begin with in which the engine tells of itself and of its files."""
 
 
 @dataclass
@@ -64,7 +66,7 @@ def check(serialized: str, sql: str) -> Statement:
         )
     found = Statement()
     own: set[str] = set()
-    named: list[tuple[str, int | None]] = []
+    named: list[tuple[str, int | None, bool]] = []
     for node in _walk(statements[0]):
         kind = node.get("type")
         where = _position(node, sql)
@@ -79,13 +81,16 @@ def check(serialized: str, sql: str) -> Statement:
             raise StatementRefused("refused", f"the function {node['function_name']} is not available here", where)
         if node.get("class") == "PARAMETER":
             raise StatementRefused("syntax", "parameters such as ? or $1 have no value here", where)
-    for name, where in named:
-        if name.lower() not in own:
+    for name, where, is_bare in named:
+        # A name that a statement defines somewhere may mean, elsewhere in it, what the engine has under it.
+        if not is_bare or name.lower() not in own or _ENGINES_OWN.match(name):
             found.tables.setdefault(name, where)
     return found
 
 
-def _check_source(node: dict[str, Any], kind: str, where: int | None, named: list[tuple[str, int | None]]) -> None:
+def _check_source(
+    node: dict[str, Any], kind: str, where: int | None, named: list[tuple[str, int | None, bool]]
+) -> None:
     if kind not in SOURCES:
         raise StatementRefused("refused", f"{kind} is not available here", where)
     if kind == "BASE_TABLE":
@@ -93,7 +98,7 @@ def _check_source(node: dict[str, Any], kind: str, where: int | None, named: lis
         name = ".".join(path[1:] if path[0].lower() in ("main", "memory") and len(path) > 1 else path)
         if _FILE.search(name):
             raise StatementRefused("refused", "a statement reads tables, and neither files nor the network", where)
-        named.append((name, where))
+        named.append((name, where, len(path) == 1))
     elif kind == "TABLE_FUNCTION":
         function = str(node.get("function", {}).get("function_name", ""))
         if function.lower() not in TABLE_FUNCTIONS:
