@@ -24,6 +24,11 @@ TIMESTAMP: Final = "timestamp_ms"
 _TABLE: Final = re.compile(r"[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)*")
 _COLUMN: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _MAX_NAME: Final = 64
+_NO_QUERY: Final = re.compile(
+    r"(?:main|memory|system|temp|information_schema|pg_catalog)\..*"
+    r"|.*\.(?:parquet|csv|tsv|json|jsonl|ndjson|db|duckdb|arrow|gz|zst)"
+)
+"""Names that a statement could not read a table by: in SQL they are the engine's own, or files."""
 
 
 class ColumnType(IntEnum):
@@ -115,6 +120,10 @@ def check_table(table: Table) -> None:
     check_table_name(table.name)
     if table.name == LOG:
         raise ModelError("the table log is built in and cannot be registered", field="table")
+    if _NO_QUERY.fullmatch(table.name):
+        raise ModelError(
+            f"no query could read a table called {table.name}: SQL has another meaning for that", field="table"
+        )
     if not 0 < len(table.columns) <= MAX_COLUMNS:
         raise ModelError(
             f"{table.name} has {len(table.columns)} columns; 1 to {MAX_COLUMNS} are allowed", field="columns"
