@@ -49,6 +49,24 @@ def test_rows_are_read_back_with_seqs_and_nulls(tmp_path: Path) -> None:
     store.close()
 
 
+def test_its_times_are_those_of_all_rows_in_segments_or_not(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    seen: list[tuple[int, int]] = []
+    for number in (5, 9, 2):
+        store.commit(checked(batch_of(METRIC, "p0", len(seen), [metric(number)])), NOW_MS)
+        status = store.status("test.metric")
+        assert status.pending_rows == 1
+        seen.append((status.earliest_ms - NOW_MS, status.latest_ms - NOW_MS))
+        if number != 2:
+            keep(store)
+    assert seen == [(5, 5), (5, 9), (2, 9)]
+    store.close()
+    again = opened(tmp_path)
+    status = again.status("test.metric")
+    assert (status.pending_rows, status.earliest_ms, status.latest_ms) == (1, NOW_MS + 2, NOW_MS + 9)
+    again.close()
+
+
 def test_a_repeat_is_dropped_and_a_jump_is_counted(tmp_path: Path) -> None:
     store = opened(tmp_path)
     store.commit(checked(metrics(0, 3)), NOW_MS)

@@ -33,11 +33,24 @@ class Extent(NamedTuple):
     length: int
     first_seq: int
     rows: int
+    earliest_ms: int
+    """The least time of its rows; 0 = none has one."""
+    latest_ms: int
 
     @property
     def last_seq(self) -> int:
         """The seq of its last row."""
         return self.first_seq + self.rows - 1
+
+
+def times_of(batch: stats_pb2.RowBatch, time_column: str) -> tuple[int, int]:
+    """The least and the greatest time of the rows of a batch; zeros if none has one."""
+    found = next((values for values in batch.columns if values.name == time_column), None)
+    if found is None:
+        return 0, 0
+    nulls = frozenset(found.nulls)
+    times = [time for position, time in enumerate(found.integers) if position not in nulls] if nulls else found.integers
+    return min(times, default=0), max(times, default=0)
 
 
 class RowFile:
@@ -84,13 +97,14 @@ def load(
     marker: bytes,
     sealed_seq: int,
     vouched: tuple[int, int],
+    time_column: Callable[[str], str],
     take: Callable[[RowFile, Extent, stats_pb2.RowBatch], None],
     lose: Callable[[RowFile, Loss], None],
 ) -> Iterator[RowFile]:
     """The files with rows beyond `sealed_seq`, oldest first; the others are removed.
 
-    `vouched` is the first seq of the file that grew last and up to where it is known to have been durable. `take` is told of every
-    batch, `lose` of acknowledged rows that cannot be read. Raises OSError.
+    `vouched` is the first seq of the file that grew last and up to where it is known to have been durable. `time_column`
+    names that of a table, "" if there is none. `take` is told of every batch, `lose` of acknowledged rows that cannot be read. Raises OSError.
     """
     files = list_files(folder)
     limits: list[int | None] = [first_seq for first_seq, _ in files[1:]]
@@ -107,7 +121,8 @@ def load(
             except DecodeError:
                 lose(file, Loss(record.first_seq, record.last_seq))
                 continue
-            extent = Extent(batch.table, record.start, record.end - record.start, record.first_seq, record.lines)
+            length, times = record.end - record.start, times_of(batch, time_column(batch.table))
+            extent = Extent(batch.table, record.start, length, record.first_seq, record.lines, *times)
             file.add(extent)
             take(file, extent, batch)
         file.last_seq = max(file.last_seq, findings.next_seq - 1)

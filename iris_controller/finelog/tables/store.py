@@ -223,7 +223,8 @@ class TableStore:
             header = pack(self._marker, next_seq, count, target.synced, rows.payload)
             pieces += (header, rows.payload)
             length = len(header) + len(rows.payload)
-            extents.append(Extent(rows.message.table, offset, length, next_seq, count))
+            times = rowfiles.times_of(rows.message, self._time_column(rows.message.table))
+            extents.append(Extent(rows.message.table, offset, length, next_seq, count, *times))
             offset += length
             next_seq += count
         target.append(b"".join(pieces))
@@ -235,6 +236,10 @@ class TableStore:
                 self.books.of(table).note(producer, end, next_seq - 1)
             for table, count in missing.items():
                 self.books.of(table).missing_rows += count
+
+    def _time_column(self, table: str) -> str:
+        known = self._registered.get(table)
+        return known.table.time_column if known is not None else ""
 
     def _writable(self) -> tuple[AppendFile, RowFile]:
         current = self._append
@@ -309,6 +314,8 @@ class TableStore:
             seqs = [segment.first_seq for segment in found.segments[:1]] + [extent.first_seq for extent in pending]
             last = [segment.last_seq for segment in found.segments[-1:]] + [extent.last_seq for extent in pending[-1:]]
             has_times = bool(found.table.time_column)
+            times = [(one.earliest_ms, one.latest_ms) for one in found.segments] if has_times else []
+            times += [(one.earliest_ms, one.latest_ms) for one in pending if one.latest_ms]
             return stats_pb2.TableStatus(
                 table=name,
                 rows=sum(segment.rows for segment in found.segments) + sum(extent.rows for extent in pending),
@@ -318,8 +325,8 @@ class TableStore:
                 pending_bytes=sum(extent.length for extent in pending),
                 min_seq=min(seqs, default=0),
                 max_seq=max(last, default=0),
-                earliest_ms=min((one.earliest_ms for one in found.segments), default=0) if has_times else 0,
-                latest_ms=max((one.latest_ms for one in found.segments), default=0) if has_times else 0,
+                earliest_ms=min((one[0] for one in times), default=0),
+                latest_ms=max((one[1] for one in times), default=0),
                 policy=policy_to_wire(found.table.policy),
                 key_column=found.table.key_column,
                 columns=len(found.table.columns),
@@ -433,7 +440,9 @@ class TableStore:
                     book.missing_rows += max(0, batch.first_number - book.marks.get(batch.producer, 0))
                 book.note(batch.producer, end, extent.last_seq)
 
-        files = tuple(rowfiles.load(self.folder, self._marker, books.sealed_seq, vouched, take, self.note_loss))
+        files = tuple(
+            rowfiles.load(self.folder, self._marker, books.sealed_seq, vouched, self._time_column, take, self.note_loss)
+        )
         found_seq = max([books.sealed_seq, *(file.last_seq for file in files)])
         if books.next_seq > found_seq + 1 and not (files or books.sealed_seq):
             log.error("%s: all files are gone; rows up to seq %d are lost", self.folder, books.next_seq - 1)
