@@ -68,7 +68,8 @@ def _ranks(session: Session, job: Any, *, touch: bool) -> list[Rank]:
     status = reads.job_status(session.client, job).job
     running = [task.task_id for task in reads.list_tasks(session.client, job) if int(task.state) == TaskState.RUNNING]
     if not running:
-        hint = "its child jobs may: name one of them" if status.has_children else "see: iris job explain"
+        hint = f"see: {session.program} {session.selector()}job explain {job}"
+        hint = "its child jobs may: name one of them" if status.has_children else hint
         raise IrisError(f"no task of {job} is running: the job is {job_label(status.state)}", hint=hint)
     fresh, problems = _fresh(session, running) if touch else ({}, dict.fromkeys(running, "not asked (--stored)"))
     missing = [task_id for task_id in running if task_id not in fresh]

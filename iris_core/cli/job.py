@@ -92,13 +92,17 @@ def list_jobs(
 @click.pass_obj
 def describe(session: Session, job_id: str, how: output.Format) -> None:
     """Show a job, its tasks, exit codes and peak memory."""
-    from iris_core.cli import describing, reads
+    from iris_core.cli import describing, reads, root_cause
     from iris_core.model.ids import JobId
 
     parsed = JobId.parse(job_id)
     found = reads.job_status(session.client, parsed)
     tasks = reads.list_tasks(session.client, parsed)
     output.write(describing.job_text(found, tasks, how, reads.now_ms()))
+    culprit = root_cause.culprit(found.job, tasks)
+    if culprit is not None and how != "json":
+        command = f"{session.program} {session.selector()}task describe {culprit.task_id}"
+        session.diagnostics.note(f"its root cause, from the log: {command}")
 
 
 @click.command(short_help=COMMANDS["wait"].help)

@@ -48,6 +48,12 @@ def failed(attempts: Sequence[pb.AttemptStatus]) -> pb.AttemptStatus | None:
     return newest if int(newest.state) in _FAILED else None
 
 
+def culprit(job: pb.JobStatus, tasks: Sequence[pb.TaskStatus]) -> pb.TaskStatus | None:
+    """The failed task whose error its job has, else the first that failed; None if none did."""
+    failures = [task for task in tasks if int(task.state) in _FAILED]
+    return next((task for task in failures if task.error == job.error), failures[0] if failures else None)
+
+
 def of_attempt(session: Session, task: pb.TaskStatus, attempt: pb.AttemptStatus) -> RootCause | None:
     """What is said of that attempt's end; None, and a warning, when the log cannot be read."""
     from iris_core.cli.log_lines import ordered

@@ -95,6 +95,18 @@ def test_describe_shows_states_counts_and_signals(world: World) -> None:
     )
 
 
+def test_describe_names_the_task_whose_log_tells_why_its_job_failed(world: World) -> None:
+    world.task("/ada/done/1", "failed", error="exit code 3")
+    assert world.cli("job", "describe", "/ada/done").err.rstrip().endswith(" task describe /ada/done/1")
+    world.task("/ada/done/1", "cosched_failed", error="a sibling failed")
+    assert world.cli("job", "describe", "/ada/done").err.rstrip().endswith(" task describe /ada/done/0")
+    assert (
+        world.cli("job", "describe", "/ada/now").err
+        == world.cli("job", "describe", "/ada/done", "-o", "json").err
+        == ""
+    )
+
+
 def test_describe_tells_the_band_that_a_task_was_placed_in_where_it_is_another(world: World) -> None:
     world.task("/ada/now/0", priority_band=3, placed_band=4)
     world.task("/ada/now/1", priority_band=3, placed_band=3)

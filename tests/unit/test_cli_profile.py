@@ -305,7 +305,8 @@ def test_the_task_that_waits_elsewhere_is_shown_first_and_old_dumps_say_so(world
 def test_a_job_of_which_nothing_runs_or_is_known_fails(world: World) -> None:
     world.job("/me/train")
     world.task("/me/train/0", "pending")
-    assert world.cli("job", "hang", "/me/train").err.startswith("Error: no task of /me/train is running")
+    refused = world.cli("job", "hang", "/me/train").err
+    assert refused.startswith("Error: no task of /me/train is running") and refused.endswith(" job explain /me/train\n")
     world.task("/me/train/0")
     world.client.answer("ProfileTask", RpcFailed("FAILED_PRECONDITION", "worker w0 is not attached"))
     world.client.answer("ListProfiles", RpcFailed("UNAVAILABLE", "the log store is not running"))
