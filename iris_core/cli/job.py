@@ -102,7 +102,8 @@ def describe(session: Session, job_id: str, how: output.Format) -> None:
     culprit = root_cause.culprit(found.job, tasks)
     if culprit is not None and how != "json":
         command = f"{session.program} {session.selector()}task describe {culprit.task_id}"
-        session.diagnostics.note(f"its root cause, from the log: {command}")
+        output.flush()
+        session.diagnostics.note(f"the root cause, from its log: {command}")
 
 
 @click.command(short_help=COMMANDS["wait"].help)
