@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -14,6 +14,7 @@ from iris_controller.finelog import shipping, steps
 from iris_controller.finelog.catalog import Catalog, Segment
 from iris_controller.finelog.segments import Layout, SegmentFile, write_segment
 from iris_controller.finelog.shipping import manifest as manifests
+from iris_controller.finelog.shipping.cold import ColdFiles
 from iris_controller.finelog.shipping.owners import Standing
 from iris_controller.finelog.shipping.restore import Restored, is_empty, mend, restore
 from iris_controller.finelog.shipping.shipper import WRITER_FILE, Shipper
@@ -418,6 +419,26 @@ def test_what_somebody_took_away_is_shipped_again_and_never_evicted_before(
     assert (again.catalog.folder_of("log") / first.name).exists() and not first.object and second.object
     again.shipper.round()
     assert seqs_in(restored(tmp_path / "b", place)[0]) == list(range(1, 21))
+
+
+@pytest.mark.parametrize("takes_all", [False, True])
+def test_a_place_that_was_emptied_is_shipped_to_again(tmp_path: Path, place: Place, takes_all: bool) -> None:
+    disk = Disk(tmp_path / "a", place, local_bytes=1)
+    disk.catalog.cold = ColdFiles(tmp_path / "a" / "cold", cast("ObjectStore", place), 1)
+    disk.add(10, level=2)
+    disk.shipper.round()
+    (away,) = disk.catalog.segments("log")
+    assert away.object
+    place.delete(manifests.NAME)
+    if takes_all:
+        place.delete(away.object)
+    disk.add(10)
+    assert disk.shipper.round() and disk.shipper.status.state == "behind" and "gone" in disk.shipper.status.problem
+    for _ in range(2):
+        assert disk.shipper.round() and disk.shipper.status.state == "shipping"
+    # What lay there alone and went with it is named, and holds up nothing.
+    assert (away.name in disk.shipper.status.problem) == takes_all
+    assert seqs_in(restored(tmp_path / "b", place)[0]) == list(range(11 if takes_all else 1, 21))
 
 
 def test_a_catalog_that_is_lost_is_not_mended_with_what_another_folder_ships(tmp_path: Path, place: Place) -> None:

@@ -33,6 +33,10 @@ class Unfit(Exception):
     """The object is gone, or is not what its name says."""
 
 
+class Gone(OSError):
+    """The same, to whoever wanted to read it: trying again does not help."""
+
+
 def fetch(remote: ObjectStore, name: str, size: int, sha256: str, path: Path) -> None:
     """One object as a durable file; `sha256` may be the checksum's beginning. Raises Unfit, IrisError, OSError: no such file is there."""
     scratch = path.with_name(f"{path.name}.tmp")
@@ -121,7 +125,7 @@ class ColdFiles:
         try:
             fetch(self._remote, segment.object, segment.bytes, sha256, path)
         except Unfit as error:
-            raise OSError(str(error)) from error
+            raise Gone(str(error)) from error
         except IrisError as error:
             raise OSError(f"it lies in the object store alone, and {error.message}") from error
         reached("cold: a segment is here")

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from iris_controller.finelog.disk import write_atomically
 from iris_controller.finelog.shipping import manifest as manifests
+from iris_controller.finelog.shipping.cold import Gone
 from iris_controller.finelog.shipping.manifest import Manifest, Part, Shipped, object_name
 from iris_controller.finelog.shipping.owners import ShippingStatus
 from iris_controller.finelog.steps import reached
@@ -92,7 +93,8 @@ class Shipper:
         self._doomed: dict[str, float] = {}
         self._measured: tuple[tuple[int, int], object, tuple[int, int]] | None = None
         self._failures = 0
-        self._unreadable = ""
+        self._unreadable: dict[tuple[str, str], str] = {}
+        """Table and name of segments that are lost, and why."""
         self._wake = Condition()
         self._is_closed = False
         self._thread = Thread(target=self._run, name="finelog-shipper", daemon=True)
@@ -150,7 +152,7 @@ class Shipper:
             if self._failures:
                 log.info("logs and stats are shipped again")
             self._failures = 0
-            self.status = replace(self.status, state="shipping", problem=self._unreadable)
+            self.status = replace(self.status, state="shipping", problem=self._left_out())
         return True
 
     # Whose place it is -------------------------------------------------------------------------------------------
@@ -209,25 +211,28 @@ class Shipper:
         before = self._manifest
         tables: dict[str, tuple[Shipped, ...]] = {}
         fresh: list[tuple[str, Shipped, dict[str, int]]] = []
-        unreadable: list[str] = []
         for table in snapshot.tables():
             shipped = []
             for segment in snapshot.segments(table):
                 one = self._known.get((table, segment.name))
                 if one is None or one.segment != segment:
-                    path = snapshot.path(table, segment)
+                    if (table, segment.name) in self._unreadable:
+                        continue
                     try:
+                        path = snapshot.path(table, segment)
                         one = self._upload(table, segment, path)
                     except OSError as error:
-                        if error.errno not in GONE:
+                        if error.errno not in GONE and not isinstance(error, Gone):
                             raise
                         # It is lost; the others need not be.
-                        unreadable.append(f"{segment.name} of {table}: {error.strerror}")
+                        log.error("%s of table %s cannot be read and is not shipped: %s", segment.name, table, error)
+                        self._unreadable[table, segment.name] = error.strerror or str(error)
                         continue
                     fresh.append((table, one, _marks(path)))
                 shipped.append(one)
             tables[table] = tuple(shipped)
-        self._tell_unreadable(unreadable)
+        there = {(table, segment.name) for table in snapshot.tables() for segment in snapshot.segments(table)}
+        self._unreadable = {place: why for place, why in self._unreadable.items() if place in there}
         parts = {owner.name: self._part(owner, standings[owner.name], before, fresh) for owner in self._owners}
         known = {(table, one.segment.name): one for table, shipped in tables.items() for one in shipped}
         if tables == dict(before.tables) and parts == dict(before.parts):
@@ -239,6 +244,10 @@ class Shipper:
         try:
             found = manifests.write(self._remote, after, self._generation)
         except GenerationMismatch:
+            if self._remote.stat(manifests.NAME) is None:
+                # Nobody took it over. The next round looks anew at what is there.
+                self._manifest, self._known = None, {}
+                raise IrisError(f"the manifest in {self._remote.url} is gone: everything is shipped again") from None
             raise _Stopped(
                 f"another process writes into {self._remote.url}: this store was restored elsewhere, and the restored one ships now"
             ) from None
@@ -256,11 +265,10 @@ class Shipper:
             shipped_seq={name: part.shipped_seq for name, part in parts.items()},
         )
 
-    def _tell_unreadable(self, found: Sequence[str]) -> None:
-        told = f"{len(found)} segments cannot be read and are not shipped: {', '.join(found[:3])}" if found else ""
-        if told and told != self._unreadable:
-            log.error("%s", told)
-        self._unreadable = told
+    def _left_out(self) -> str:
+        """What is not shipped because it cannot be read, as one line."""
+        found = [f"{name} of {table}: {why}" for (table, name), why in self._unreadable.items()]
+        return f"{len(found)} segments cannot be read and are not shipped: {', '.join(found[:3])}" if found else ""
 
     def _part(
         self,
