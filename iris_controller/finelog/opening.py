@@ -172,7 +172,7 @@ def load_files(
             note_loss(file.path.name, Loss(file.last_seq + 1, follower.first_seq - 1))
     if not files:
         if ledger.next_seq > expected:
-            log.error("%s: no file is there; seqs %d to %d are lost", folder, expected, ledger.next_seq - 1)
+            log.error("%s: all files are gone; lines %d to %d are lost", folder, expected, ledger.next_seq - 1)
             note_loss("the last file", Loss(expected, ledger.next_seq - 1))
         return Opened(ledger, (), None)
     append = _take_last(files[-1], marker, ledger, note_loss, sync)
