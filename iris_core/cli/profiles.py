@@ -120,7 +120,7 @@ def narrow(client: Client, request: pb.ListProfilesRequest, target: str, *, all_
     "path",
     default="",
     metavar="FILE",
-    help="Where to write, - for standard output. Default: named after it; text goes to standard output.",
+    help="Where to write, - for standard output. Default: named after it; a thread dump goes to standard output.",
 )
 @click.pass_obj
 def get_profile(session: Session, profile_id: str, path: str) -> None:
