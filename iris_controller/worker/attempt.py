@@ -343,7 +343,8 @@ class Attempt:
             return None
         saved = await outputs.save(self.uid, self.folders.output, self._host.outputs_policy(), self._stopping)
         if saved.status != outputs.EMPTY:
-            told = f"{saved.entries:,} entries, {format_size(saved.total_bytes)}, kept at {saved.url}"
+            entries = "1 entry" if saved.entries == 1 else f"{saved.entries:,} entries"
+            told = f"{entries}, {format_size(saved.total_bytes)}, kept at {saved.url}"
             self._output.write("iris", f"[iris outputs] {saved.error or told}")
         return saved
 

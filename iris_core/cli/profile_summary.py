@@ -203,6 +203,10 @@ def _stacks(record: pb.ProfileRecord, data: bytes) -> Stacks:
 # --- words -------------------------------------------------------------------------------------------------------------
 
 
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def _report(
     session: Session,
     summary: ProfileSummary,
@@ -218,8 +222,8 @@ def _report(
     pieces = [
         f"{'# ' if markdown else ''}CPU profile of {summary.job_id}",
         "",
-        f"profiles from {session.target.url}: {whole.captures} captures of {len(whole.tasks)} tasks, "
-        f"{whole.weight:.1f} sample-seconds, {len(whole.stacks)} distinct stacks",
+        f"profiles from {session.target.url}: {_counted(whole.captures, 'capture')} of {_counted(len(whole.tasks), 'task')}, "
+        f"{whole.weight:.1f} sample-seconds, {_counted(len(whole.stacks), 'distinct stack')}",
         "",
         _table(
             ("SUB-JOB", "TASKS", "SECONDS", "SHARE", "HOTTEST FUNCTION"),

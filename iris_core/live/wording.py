@@ -213,7 +213,8 @@ def outputs_text(found: TaskOutputs) -> str:
         return f"{word}: {found.error}" if found.error else word
     left_out = f", {found.skipped:,} devices, sockets or FIFOs left out" if found.skipped else ""
     until = f", kept until {when(found.expires_at_ms)}" if found.expires_at_ms else ""
-    sizes = f"{found.entries:,} entries of {format_size(found.total_bytes)}, {format_size(found.archive_bytes)} packed"
+    entries = "1 entry" if found.entries == 1 else f"{found.entries:,} entries"
+    sizes = f"{entries} of {format_size(found.total_bytes)}, {format_size(found.archive_bytes)} packed"
     return f"{word}: {sizes}{left_out}{until}: {found.url}"
 
 

@@ -245,7 +245,7 @@ def test_a_summary_as_markdown_has_a_call_graph_per_sub_job(world: World) -> Non
 def test_a_summary_of_one_sub_job_reads_no_other(world: World) -> None:
     job_with_profiles(world)
     done = world.cli("job", "profile-summary", "/me/train", "--subjob", "eval")
-    assert "1 captures of 1 tasks" in done.out
+    assert "1 capture of 1 task, " in done.out
     assert [asked.profile_id for asked in world.client.called("GetProfile")] == ["20260101-000000000003"]
     assert world.cli("job", "profile-summary", "/me/train", "--subjob", "no").code == 2
 
