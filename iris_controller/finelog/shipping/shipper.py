@@ -186,16 +186,29 @@ class Shipper:
         sizes = {info.name: info.size_bytes for info in self._remote.list(manifests.OBJECTS)}
         for name in sizes.keys() - named:
             self._doomed[name] = self._clock()
-        for table in self._catalog.tables():
-            for segment in self._catalog.segments(table):
-                one = self._known.get((table, segment.name))
-                if one is not None and not segment.object and sizes.get(one.object) != one.segment.bytes:
-                    self._forget(table, one)
+        self._forget(
+            [
+                (table, segment.name)
+                for table in self._catalog.tables()
+                for segment in self._catalog.segments(table)
+                if not segment.object
+                and (one := self._known.get((table, segment.name))) is not None
+                and sizes.get(one.object) != one.segment.bytes
+            ]
+        )
 
-    def _forget(self, table: str, one: Shipped) -> None:
-        """It is on this disk and not, or not whole, where the manifest says: the next round ships it again."""
-        log.error("%s is not whole in %s any more: it is shipped again", one.object, self._remote.url)
-        self._known = {place: known for place, known in self._known.items() if place != (table, one.segment.name)}
+    def _forget(self, places: Sequence[tuple[str, str]]) -> None:
+        """They are on this disk and not, or not whole, where the manifest says: the next round ships them again."""
+        if places:
+            names = ", ".join(self._known[place].object for place in places[:3])
+            log.error(
+                "%d objects are not whole in %s any more and are shipped again: %s",
+                len(places),
+                self._remote.url,
+                names,
+            )
+            gone = set(places)
+            self._known = {place: known for place, known in self._known.items() if place not in gone}
 
     # A round -----------------------------------------------------------------------------------------------------
 
@@ -341,7 +354,7 @@ class Shipper:
             if segment.level >= TERMINAL and one is not None and one.segment == segment:
                 there = self._remote.stat(one.object)
                 if there is None or there.size_bytes != segment.bytes:
-                    self._forget(table, one)
+                    self._forget([(table, segment.name)])
                     continue
                 self._catalog.evict(table, segment, one.object)
                 excess -= segment.bytes
