@@ -58,7 +58,7 @@ class Child:
         self._loop = asyncio.get_running_loop()
         self.exited: asyncio.Future[Exit] = self._loop.create_future()
         # Between fork and exec a child is its parent to the kernel's count: what does not exceed that says nothing.
-        self._ours = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        self._ours = _own_peak_kib()
         self._pidfd = os.pidfd_open(popen.pid)
         self._loop.add_reader(self._pidfd, self._ended)
 
@@ -73,6 +73,18 @@ class Child:
         if not self.exited.done():
             peak = usage.ru_maxrss if usage.ru_maxrss > self._ours else 0
             self.exited.set_result(Exit(code if code >= 0 else 128 - code, code < 0, peak * 1024))
+
+
+def _own_peak_kib() -> int:
+    """The most memory this program held since it is this program; what its own parent held does not pass on to a child."""
+    try:
+        with open("/proc/self/status", "rb") as file:
+            for line in file:
+                if line.startswith(b"VmHWM:"):
+                    return int(line.split()[1])
+    except (OSError, ValueError):
+        pass
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 @cache
