@@ -83,7 +83,7 @@ async def test_a_production_gang_evicts_a_batch_gang_and_each_member_waits_for_i
         told = [record.getMessage() for record in caplog.records if "event=task_preempted" in record.getMessage()]
         assert len(told) == 2
         assert all(f"entity=/u/low/{i} trigger=/v/high/{i} " in line for i, line in enumerate(sorted(told)))
-        assert "needs 2 workers sharing tpu-name" in (await r.job("/u/low")).pending_reason
+        await r.until("/u/low", lambda job: "needs 2 workers sharing tpu-name" in job.pending_reason)
 
 
 async def test_a_withheld_attempt_is_told_after_a_restart_of_the_controller_too(tmp_path: Path) -> None:
