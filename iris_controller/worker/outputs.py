@@ -16,6 +16,7 @@ import stat
 import tarfile
 import threading
 from datetime import UTC, datetime
+from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from iris_controller.worker.config import now_ms, reason
@@ -120,7 +121,7 @@ def _measure(folder: Path, policy: worker_pb2.TaskOutputsPolicy, found: common_p
         return []
     paths: list[str] = []
     seen: set[tuple[int, int]] = set()
-    for path, info in _walk(folder):
+    for path, info in _walk(folder, policy.max_entries):
         kind = stat.S_IFMT(info.st_mode)
         if kind not in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
             found.skipped += 1
@@ -138,13 +139,19 @@ def _measure(folder: Path, policy: worker_pb2.TaskOutputsPolicy, found: common_p
     return paths
 
 
-def _walk(folder: Path, inside: str = "") -> Iterator[tuple[str, os.stat_result]]:
-    """Everything below, sorted, no link followed; without a limit on depth but that of the file system's paths."""
-    waiting = [inside]
+def _walk(folder: Path, most: int) -> Iterator[tuple[str, os.stat_result]]:
+    """Everything below, sorted, no link followed; without a limit on depth but that of the file system's paths.
+
+    Raises _Lost: one folder alone holds more than `most`, 0 = any number; no more of it is listed.
+    """
+    waiting = [""]
     while waiting:
         here = waiting.pop()
         with os.scandir(folder / here) as listing:
-            children = sorted(listing, key=lambda child: child.name)
+            children = list(islice(listing, most + 1 if most else None))
+        if len(children) > most > 0:
+            raise _Lost(f"more than {most:,} files and folders")
+        children.sort(key=lambda child: child.name)
         below = []
         for child in children:
             path = f"{here}/{child.name}" if here else child.name

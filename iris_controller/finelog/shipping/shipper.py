@@ -90,6 +90,8 @@ class Shipper:
         self._manifest: Manifest | None = None
         self._generation = ""
         self._known: dict[tuple[str, str], Shipped] = {}
+        self._settled: tuple[int, ...] = ()
+        """The catalog's revision and how far each owner was when nothing was left to ship."""
         self._doomed: dict[str, float] = {}
         self._measured: tuple[tuple[int, int], object, tuple[int, int]] | None = None
         self._failures = 0
@@ -208,6 +210,7 @@ class Shipper:
                 names,
             )
             gone = set(places)
+            self._settled = ()
             self._known = {place: known for place, known in self._known.items() if place not in gone}
 
     # A round -----------------------------------------------------------------------------------------------------
@@ -221,6 +224,10 @@ class Shipper:
 
     def _ship(self, snapshot: Snapshot, standings: Mapping[str, Standing]) -> None:
         assert self._manifest is not None
+        at = (snapshot.revision, *(standing.sealed_seq for standing in standings.values()))
+        if at == self._settled:
+            # Between two changes a round costs nothing, however many producers there are.
+            return
         before = self._manifest
         tables: dict[str, tuple[Shipped, ...]] = {}
         fresh: list[tuple[str, Shipped, dict[str, int]]] = []
@@ -251,6 +258,7 @@ class Shipper:
         if tables == dict(before.tables) and parts == dict(before.parts):
             if fresh:
                 self._known = known
+            self._settled = at
             return
         after = Manifest(self._marker, self._writer, before.revision + 1, self._now_ms(), tables, parts)
         reached("ship: all segments are there")
@@ -259,14 +267,14 @@ class Shipper:
         except GenerationMismatch:
             if self._remote.stat(manifests.NAME) is None:
                 # Nobody took it over. The next round looks anew at what is there.
-                self._manifest, self._known = None, {}
+                self._manifest, self._known, self._settled = None, {}, ()
                 raise IrisError(f"the manifest in {self._remote.url} is gone: everything is shipped again") from None
             raise _Stopped(
                 f"another process writes into {self._remote.url}: this store was restored elsewhere, and the restored one ships now"
             ) from None
         reached("ship: the manifest counts")
         self._manifest, self._generation = found.manifest, found.generation
-        self._known = known
+        self._known, self._settled = known, at
         now = self._clock()
         for name in before.objects - after.objects:
             self._doomed[name] = now

@@ -65,6 +65,8 @@ class RowFile:
         """In the order of seq; only ever appended to."""
         self._marker = marker
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.began_ms = int(os.fstat(self._descriptor).st_mtime * 1000)
+        """When it was begun, or for one of an earlier process when it was written last."""
 
     def __del__(self) -> None:
         if (descriptor := getattr(self, "_descriptor", None)) is not None:

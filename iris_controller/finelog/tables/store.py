@@ -98,7 +98,6 @@ class TableStore:
         self._files: tuple[RowFile, ...] = ()
         self._append: AppendFile | None = None
         self._started_at = 0.0
-        self._started_ms = 0
         self._load_files()
         self._own = {table.name: table for table in namespaces}
         self._register_own()
@@ -254,7 +253,6 @@ class TableStore:
             started.close()
             raise
         self._append, self._started_at = started, time.monotonic()
-        self._started_ms = time.time_ns() // 1_000_000
         with self._lock:
             # One that never held a row has the name of its successor, and gave way to it.
             self._files = (*(old for old in self._files if old.path != file.path), file)
@@ -349,10 +347,9 @@ class TableStore:
         with self._lock:
             files = self._files
             next_seq, sealed = self.books.next_seq, self.books.sealed_seq
-            began_ms = self._started_ms if self._append is not None else 0
         loose = [file for file in files if file.extents and file.last_seq > sealed]
-        since = [(began_ms if file is files[-1] else 0) or int(file.path.stat().st_mtime * 1000) for file in loose]
-        return Standing(next_seq, sealed, sum(file.size for file in loose), min(since, default=0))
+        since = min((file.began_ms for file in loose), default=0)
+        return Standing(next_seq, sealed, sum(file.size for file in loose), since)
 
     def accounts(self) -> list[tuple[str, int, int]]:
         """Each table's missing and removed rows."""
