@@ -14,12 +14,13 @@ import logging
 import re
 import secrets
 import zlib
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from iris_controller.by_day import keep_removing, remove_expired
 from iris_controller.rpc.errors import RpcError, not_found
 from iris_controller.rpc.passthrough import PassThrough
-from iris_core.contracts import IrisError, ObjectMissing
+from iris_core.contracts import ObjectMissing
 from iris_core.live.clock import SystemClock
 from iris_core.model.namespaces import PROFILE
 from iris_core.wire.gen.iris.v1 import profiles_pb2, stats_pb2
@@ -38,7 +39,7 @@ log = logging.getLogger("iris.profiles")
 
 FOLDER: Final = "profiles"
 KEPT_DAYS: Final = 7
-INTERVAL_S: Final = 3_600.0
+DAY_MS: Final = 86_400_000
 FIRST_S: Final = 120.0
 UNPACKED_BYTES: Final = 56 * 2**20
 """What an answer can carry."""
@@ -136,30 +137,11 @@ class ProfileStore:
 
     async def run(self) -> None:
         """Removes what is over its time, for ever."""
-        await self._clock.sleep(FIRST_S)
-        while True:
-            try:
-                removed = await asyncio.to_thread(self.remove_expired)
-                if removed:
-                    log.info("removed %d profiles that were older than %d days", removed, KEPT_DAYS)
-            except IrisError as error:
-                log.warning("old profiles were not removed, and will be later: %s", error.message)
-            await self._clock.sleep(INTERVAL_S)
+        await keep_removing(self.remove_expired, "profiles", self._clock, FIRST_S)
 
     def remove_expired(self) -> int:
         """Blocking. How many went. Raises IrisError."""
-        last = datetime.fromtimestamp(self._now_ms() / 1000, UTC) - timedelta(days=KEPT_DAYS + 1)
-        expired = []
-        for info in self._objects.list(""):
-            day, _, rest = info.name.partition("/")
-            if not rest or len(day) != 8 or not day.isdecimal():
-                continue
-            if day > f"{last:%Y%m%d}":
-                break
-            expired.append(info.name)
-        for name in expired:
-            self._objects.delete(name)
-        return len(expired)
+        return remove_expired(self._objects, KEPT_DAYS * DAY_MS, self._now_ms())
 
 
 class Asking:

@@ -6,13 +6,10 @@ object that does not lie under a day.
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from iris_controller.by_day import keep_removing, remove_expired
 from iris_core.config.places import LOCAL
-from iris_core.contracts import IrisError
 from iris_core.live.clock import SystemClock
 from iris_core.wire.gen.iris.v1.worker_pb2 import TaskOutputsPolicy
 from providers.objects import open_store
@@ -21,13 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from iris_core.config.cluster import ClusterConfig
-    from iris_core.contracts import ObjectStore
     from iris_core.live.clock import Clock
 
-log = logging.getLogger("iris.task-outputs")
-
 FOLDER: Final = "task-outputs"
-INTERVAL_S: Final = 3_600.0
 FIRST_S: Final = 90.0
 
 
@@ -55,36 +48,10 @@ class Expiry:
 
     async def run(self) -> None:
         """For ever."""
-        await self._clock.sleep(FIRST_S)
-        while True:
-            try:
-                removed = await asyncio.to_thread(self.remove_expired)
-                if removed:
-                    log.info("removed the outputs of %d attempts that were older than they are kept", removed)
-            except IrisError as error:
-                log.warning("old task outputs were not removed, and will be later: %s", error.message)
-            await self._clock.sleep(INTERVAL_S)
+        await keep_removing(self.remove_expired, "archives of task outputs", self._clock, FIRST_S)
 
     def remove_expired(self) -> int:
         """Blocking. How many archives went. Raises IrisError."""
         if not self._policy.destination:
             return 0
-        store = open_store(self._policy.destination)
-        last = datetime.fromtimestamp((self._now_ms() - self._policy.ttl_ms) / 1000, UTC) - timedelta(days=1)
-        expired = _expired(store, f"{last:%Y-%m-%d}")
-        for name in expired:
-            store.delete(name)
-        return len(expired)
-
-
-def _expired(store: ObjectStore, last_day: str) -> list[str]:
-    """Names come in order, so the look ends with the first day that is not over."""
-    found = []
-    for info in store.list(""):
-        day, _, rest = info.name.partition("/")
-        if not rest or len(day) != 10 or not day.replace("-", "").isdecimal():
-            continue
-        if day > last_day:
-            break
-        found.append(info.name)
-    return found
+        return remove_expired(open_store(self._policy.destination), self._policy.ttl_ms, self._now_ms())

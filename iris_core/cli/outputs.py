@@ -6,13 +6,12 @@ worker told is used only where it ends as every archive of that attempt does.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from iris_core.cli import output
+from iris_core.cli import output, saving
 from iris_core.contracts import IrisError, UsageFailed
 from iris_core.model.text import one_line
 
@@ -52,8 +51,7 @@ def outputs(session: Session, attempt_id: str, save: Path | None, force: bool) -
     if save.exists() and not force:
         raise UsageFailed(f"{save} is there already", hint="give --force to replace it")
     store, name = _archive(attempt.outputs, attempt.attempt_uid)
-    size = _fetch(store, name, save)
-    output.write(f"{save}: {size:,} bytes\n")
+    saving.save(session, str(save), store.chunks(name), "the outputs")
     return 0
 
 
@@ -65,22 +63,3 @@ def _archive(found: common_pb2.TaskOutputs, uid: str) -> tuple[ObjectStore, str]
     if not root or owner != uid or name != "outputs.tar.zst":
         raise IrisError(f"{found.url!r} is no place of this attempt's outputs")
     return open_store(root), f"{day}/{owner}/{name}"
-
-
-def _fetch(store: ObjectStore, name: str, path: Path) -> int:
-    """Bytes written; the file is whole or not there. Raises IrisError."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.part")
-    size = 0
-    try:
-        with scratch.open("xb") as file:
-            for piece in store.chunks(name):
-                file.write(piece)
-                size += len(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(scratch, path)
-    except OSError as error:
-        raise IrisError(f"cannot write {path}: {error.strerror or error}") from None
-    finally:
-        scratch.unlink(missing_ok=True)
-    return size

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.contracts import UsageFailed
 from iris_core.model.errors import ModelError, did_you_mean, shown
+from iris_core.model.quantities import parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -116,6 +117,13 @@ class Value:
         if not low <= total <= high:
             raise self.wrong(f"{total} ms is outside {low}..{high}")
         return total
+
+    def size(self, low: int, high: int, example: str) -> int:
+        """A count of bytes, or a size with its unit, in bytes, within bounds, both included."""
+        size = self.parsed(parse_size)
+        if not low <= size <= high:
+            raise self.wrong(f"{size} bytes are too few or too many", hint=f"write a size such as {example}")
+        return size
 
     def boolean(self) -> bool:
         """true or false."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from iris_core.model.quantities import parse_size
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -43,20 +41,13 @@ def parse_finelog(value: Value, object_url: Callable[[Value], str]) -> FinelogCo
     """The section `finelog`. Raises UsageFailed, with file and line."""
     keys, plain = value.mapping(KEYS), FinelogConfig()
     return FinelogConfig(
-        max_bytes=_size(keys["max_bytes"]) if "max_bytes" in keys else plain.max_bytes,
+        max_bytes=keys["max_bytes"].size(1 << 20, 1 << 60, "20GiB") if "max_bytes" in keys else plain.max_bytes,
         max_age_ms=keys["max_age"].duration_ms(60_000, 1 << 40) if "max_age" in keys else 0,
         max_segments=keys["max_segments"].whole(2, 1 << 20) if "max_segments" in keys else 0,
         remote_dir=object_url(keys["remote_dir"]) if "remote_dir" in keys else "",
-        local_bytes=_size(keys["local_bytes"]) if "local_bytes" in keys else 0,
+        local_bytes=keys["local_bytes"].size(1 << 20, 1 << 60, "20GiB") if "local_bytes" in keys else 0,
         ship_after_ms=keys["ship_after"].duration_ms(1_000, 86_400_000)
         if "ship_after" in keys
         else plain.ship_after_ms,
         foreign=tuple(sorted(name for name in FOREIGN if name in keys and not keys[name].is_nothing)),
     )
-
-
-def _size(value: Value) -> int:
-    size = value.parsed(parse_size)
-    if not 1 << 20 <= size <= 1 << 60:
-        raise value.wrong(f"{size} bytes are too few or too many for a log store", hint="write a size such as 20GiB")
-    return size

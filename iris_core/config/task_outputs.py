@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from iris_core.model.quantities import parse_size
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -40,17 +38,9 @@ def parse_task_outputs(value: Value, object_url: Callable[[Value], str]) -> Task
     return TaskOutputsConfig(
         destination=object_url(keys["destination"]) if "destination" in keys else "",
         ttl_ms=keys["ttl_days"].whole(1, 3_660) * DAY_MS if "ttl_days" in keys else plain.ttl_ms,
-        max_bytes=_size(keys["max_bytes"]) if "max_bytes" in keys else plain.max_bytes,
+        max_bytes=keys["max_bytes"].size(1, 1 << 50, "2GiB") if "max_bytes" in keys else plain.max_bytes,
         max_entries=keys["max_entries"].whole(1, 1_000_000) if "max_entries" in keys else plain.max_entries,
         finalization_timeout_ms=keys["finalization_timeout"].duration_ms(1_000, DAY_MS)
         if "finalization_timeout" in keys
         else plain.finalization_timeout_ms,
     )
-
-
-def _size(value: Value) -> int:
-    """A count of bytes, or a size with its unit."""
-    size = value.parsed(parse_size)
-    if not 0 < size <= 1 << 50:
-        raise value.wrong(f"{size} bytes are no limit", hint="write a size such as 2GiB")
-    return size

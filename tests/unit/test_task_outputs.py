@@ -245,7 +245,7 @@ def test_the_policy_that_workers_are_told() -> None:
     [
         ("{destination: nowhere}", "is not an object store"),
         ("{ttl_days: 0}", "outside 1..3660"),
-        ("{max_bytes: 0}", "no limit"),
+        ("{max_bytes: 0}", "too few"),
         ("{max_bytes: many}", "not a size"),
         ("{max_entry: 5}", "max_entries"),
         ("{finalization_timeout: 5}", "outside 1000.."),
