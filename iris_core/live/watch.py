@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from iris_core.contracts import Denied, IrisError, RpcFailed
 from iris_core.live.backoff import Backoff
 from iris_core.live.waiting import first_of
+from iris_core.live.watch_keys import each
 from iris_core.model.text import one_line
 
 if TYPE_CHECKING:
@@ -54,6 +55,11 @@ class LinkState:
         """Whether what is shown can be acted upon."""
         return self.link is Link.LIVE
 
+    @property
+    def current(self) -> bool:
+        """Whether what is shown is all there is to know."""
+        return self.link is Link.LIVE
+
 
 @dataclass(frozen=True, slots=True)
 class Selector:
@@ -64,6 +70,8 @@ class Selector:
     """`WatchKind`'s number."""
     filter: str = ""
     job_ids: tuple[str, ...] = ()
+    task_ids: tuple[str, ...] = ()
+    """Of attempts: whose."""
 
 
 class WatchSink(Protocol):
@@ -90,6 +98,7 @@ class Watch:
         self._applied: dict[str, Revision] = {}
         self._partial: dict[str, set[str]] = {}
         self._changed = asyncio.Event()
+        self._resting = False
         self._last_message: float | None = None
         self._broken: Link | None = None
         self._detail = ""
@@ -118,6 +127,12 @@ class Watch:
         self._selectors = wanted
         self._changed.set()
 
+    def rest(self, *, on: bool = True) -> None:
+        """Close the stream until it is wanted again; then it goes on from the revision that was applied."""
+        if on is not self._resting:
+            self._resting = on
+            self._changed.set()
+
     def retry_now(self) -> None:
         """Do not wait for the next try."""
         self._changed.set()
@@ -127,8 +142,9 @@ class Watch:
     async def run(self) -> None:
         """Keep the subscription. Returns never; cancel the task to end it."""
         while True:
-            if not self._selectors:
+            while self._resting or not self._selectors:
                 await self._changed.wait()
+                self._changed.clear()
             self._changed.clear()
             failure = await self._one_stream()
             if failure is None:
@@ -159,6 +175,7 @@ class Watch:
                 kind=selector.kind,
                 filter=selector.filter,
                 job_ids=selector.job_ids,
+                task_ids=selector.task_ids,
                 resume=self._applied.get(selector.id),
             )
         try:
@@ -213,9 +230,7 @@ class Watch:
             return
         present = self._partial.get(name)
         if present is not None:
-            present.update(job.job_id for job in rows.jobs)
-            present.update(task.task_id for task in rows.tasks)
-            present.update(worker.worker_id for worker in rows.workers)
+            present.update(row_id for _, row_id, _ in each(rows))
             present.difference_update(rows.removed)
         self._sink.apply(name, rows)
 

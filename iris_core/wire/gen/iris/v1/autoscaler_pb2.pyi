@@ -48,7 +48,7 @@ class SliceStatus(_message.Message):
     def __init__(self, slice_id: _Optional[str] = ..., scale_group: _Optional[str] = ..., lifecycle: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., error: _Optional[str] = ..., manual: _Optional[bool] = ..., generation: _Optional[int] = ..., busy: _Optional[bool] = ..., idle_ms: _Optional[int] = ..., vms: _Optional[_Iterable[_Union[VmStatus, _Mapping]]] = ...) -> None: ...
 
 class ScaleGroupStatus(_message.Message):
-    __slots__ = ("name", "accelerator", "num_vms", "buffer_slices", "max_slices", "priority", "quota_pool", "allocation_tier", "zone", "demand", "peak_demand", "availability", "availability_reason", "blocked_until_ms", "decision", "decision_reason", "slice_state_counts", "consecutive_failures", "backoff_until_ms", "quota_reason", "quota_exceeded_until_ms", "failure_reason", "last_scale_up_ms", "last_scale_down_ms", "idle_threshold_ms", "slices", "resources", "preemptible")
+    __slots__ = ("name", "accelerator", "num_vms", "buffer_slices", "max_slices", "priority", "quota_pool", "allocation_tier", "zone", "demand", "peak_demand", "availability", "availability_reason", "blocked_until_ms", "decision", "decision_reason", "slice_state_counts", "consecutive_failures", "backoff_until_ms", "quota_reason", "quota_exceeded_until_ms", "failure_reason", "last_scale_up_ms", "last_scale_down_ms", "idle_threshold_ms", "slices", "resources", "preemptible", "current_slices", "target_slices")
     class SliceStateCountsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -84,6 +84,8 @@ class ScaleGroupStatus(_message.Message):
     SLICES_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     PREEMPTIBLE_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_SLICES_FIELD_NUMBER: _ClassVar[int]
+    TARGET_SLICES_FIELD_NUMBER: _ClassVar[int]
     name: str
     accelerator: str
     num_vms: int
@@ -112,23 +114,27 @@ class ScaleGroupStatus(_message.Message):
     slices: _containers.RepeatedCompositeFieldContainer[SliceStatus]
     resources: _common_pb2.Resources
     preemptible: bool
-    def __init__(self, name: _Optional[str] = ..., accelerator: _Optional[str] = ..., num_vms: _Optional[int] = ..., buffer_slices: _Optional[int] = ..., max_slices: _Optional[int] = ..., priority: _Optional[int] = ..., quota_pool: _Optional[str] = ..., allocation_tier: _Optional[int] = ..., zone: _Optional[str] = ..., demand: _Optional[int] = ..., peak_demand: _Optional[int] = ..., availability: _Optional[str] = ..., availability_reason: _Optional[str] = ..., blocked_until_ms: _Optional[int] = ..., decision: _Optional[str] = ..., decision_reason: _Optional[str] = ..., slice_state_counts: _Optional[_Mapping[str, int]] = ..., consecutive_failures: _Optional[int] = ..., backoff_until_ms: _Optional[int] = ..., quota_reason: _Optional[str] = ..., quota_exceeded_until_ms: _Optional[int] = ..., failure_reason: _Optional[str] = ..., last_scale_up_ms: _Optional[int] = ..., last_scale_down_ms: _Optional[int] = ..., idle_threshold_ms: _Optional[int] = ..., slices: _Optional[_Iterable[_Union[SliceStatus, _Mapping]]] = ..., resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., preemptible: _Optional[bool] = ...) -> None: ...
+    current_slices: int
+    target_slices: int
+    def __init__(self, name: _Optional[str] = ..., accelerator: _Optional[str] = ..., num_vms: _Optional[int] = ..., buffer_slices: _Optional[int] = ..., max_slices: _Optional[int] = ..., priority: _Optional[int] = ..., quota_pool: _Optional[str] = ..., allocation_tier: _Optional[int] = ..., zone: _Optional[str] = ..., demand: _Optional[int] = ..., peak_demand: _Optional[int] = ..., availability: _Optional[str] = ..., availability_reason: _Optional[str] = ..., blocked_until_ms: _Optional[int] = ..., decision: _Optional[str] = ..., decision_reason: _Optional[str] = ..., slice_state_counts: _Optional[_Mapping[str, int]] = ..., consecutive_failures: _Optional[int] = ..., backoff_until_ms: _Optional[int] = ..., quota_reason: _Optional[str] = ..., quota_exceeded_until_ms: _Optional[int] = ..., failure_reason: _Optional[str] = ..., last_scale_up_ms: _Optional[int] = ..., last_scale_down_ms: _Optional[int] = ..., idle_threshold_ms: _Optional[int] = ..., slices: _Optional[_Iterable[_Union[SliceStatus, _Mapping]]] = ..., resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., preemptible: _Optional[bool] = ..., current_slices: _Optional[int] = ..., target_slices: _Optional[int] = ...) -> None: ...
 
 class AutoscalerAction(_message.Message):
-    __slots__ = ("at_ms", "action", "entity", "scale_group", "status", "reason")
+    __slots__ = ("at_ms", "action", "entity", "scale_group", "status", "reason", "action_id")
     AT_MS_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     ENTITY_FIELD_NUMBER: _ClassVar[int]
     SCALE_GROUP_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    ACTION_ID_FIELD_NUMBER: _ClassVar[int]
     at_ms: int
     action: str
     entity: str
     scale_group: str
     status: str
     reason: str
-    def __init__(self, at_ms: _Optional[int] = ..., action: _Optional[str] = ..., entity: _Optional[str] = ..., scale_group: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    action_id: str
+    def __init__(self, at_ms: _Optional[int] = ..., action: _Optional[str] = ..., entity: _Optional[str] = ..., scale_group: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ..., action_id: _Optional[str] = ...) -> None: ...
 
 class RoutedDemand(_message.Message):
     __slots__ = ("job_id", "count", "gang", "band", "scale_group", "code", "reason")

@@ -6,8 +6,10 @@ from iris_core.wire.gen.iris.v1 import common_pb2 as _common_pb2
 from iris_core.wire.gen.iris.v1 import endpoints_pb2 as _endpoints_pb2
 from iris_core.wire.gen.iris.v1 import explain_pb2 as _explain_pb2
 from iris_core.wire.gen.iris.v1 import pipeline_pb2 as _pipeline_pb2
+from iris_core.wire.gen.iris.v1 import plan_pb2 as _plan_pb2
 from iris_core.wire.gen.iris.v1 import profiles_pb2 as _profiles_pb2
 from iris_core.wire.gen.iris.v1 import task_status_pb2 as _task_status_pb2
+from iris_core.wire.gen.iris.v1 import watch_rows_pb2 as _watch_rows_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -30,6 +32,17 @@ class WatchKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     WATCH_KIND_JOBS: _ClassVar[WatchKind]
     WATCH_KIND_TASKS: _ClassVar[WatchKind]
     WATCH_KIND_WORKERS: _ClassVar[WatchKind]
+    WATCH_KIND_ATTEMPTS: _ClassVar[WatchKind]
+    WATCH_KIND_PENDING_BUCKETS: _ClassVar[WatchKind]
+    WATCH_KIND_RUNNING_BUCKETS: _ClassVar[WatchKind]
+    WATCH_KIND_SCALE_GROUPS: _ClassVar[WatchKind]
+    WATCH_KIND_SLICES: _ClassVar[WatchKind]
+    WATCH_KIND_AUTOSCALER_ACTIONS: _ClassVar[WatchKind]
+    WATCH_KIND_USERS: _ClassVar[WatchKind]
+    WATCH_KIND_ENDPOINTS: _ClassVar[WatchKind]
+    WATCH_KIND_BACKENDS: _ClassVar[WatchKind]
+    WATCH_KIND_CONTROLLER: _ClassVar[WatchKind]
+    WATCH_KIND_FLEET: _ClassVar[WatchKind]
 JOB_SORT_UNSPECIFIED: JobSort
 JOB_SORT_SUBMITTED: JobSort
 JOB_SORT_NAME: JobSort
@@ -38,6 +51,17 @@ WATCH_KIND_UNSPECIFIED: WatchKind
 WATCH_KIND_JOBS: WatchKind
 WATCH_KIND_TASKS: WatchKind
 WATCH_KIND_WORKERS: WatchKind
+WATCH_KIND_ATTEMPTS: WatchKind
+WATCH_KIND_PENDING_BUCKETS: WatchKind
+WATCH_KIND_RUNNING_BUCKETS: WatchKind
+WATCH_KIND_SCALE_GROUPS: WatchKind
+WATCH_KIND_SLICES: WatchKind
+WATCH_KIND_AUTOSCALER_ACTIONS: WatchKind
+WATCH_KIND_USERS: WatchKind
+WATCH_KIND_ENDPOINTS: WatchKind
+WATCH_KIND_BACKENDS: WatchKind
+WATCH_KIND_CONTROLLER: WatchKind
+WATCH_KIND_FLEET: WatchKind
 
 class Command(_message.Message):
     __slots__ = ("argv",)
@@ -90,8 +114,20 @@ class CoschedulingConfig(_message.Message):
     group_by: str
     def __init__(self, group_by: _Optional[str] = ...) -> None: ...
 
+class Rerun(_message.Message):
+    __slots__ = ("job_id", "incarnation", "remove_env", "clear")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_ENV_FIELD_NUMBER: _ClassVar[int]
+    CLEAR_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    incarnation: int
+    remove_env: _containers.RepeatedScalarFieldContainer[str]
+    clear: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., remove_env: _Optional[_Iterable[str]] = ..., clear: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class LaunchJobRequest(_message.Message):
-    __slots__ = ("name", "entrypoint", "resources", "environment", "bundle_id", "ports", "constraints", "replicas", "max_retries_failure", "max_retries_preemption", "max_task_failures", "timeout_ms", "scheduling_timeout_ms", "preemption_policy", "existing_job_policy", "priority_band", "submit_argv", "coscheduling", "task_image", "container_profile", "client_revision_date", "system_reason", "inherit_workspace", "processes_per_task", "request_id")
+    __slots__ = ("name", "entrypoint", "resources", "environment", "bundle_id", "ports", "constraints", "replicas", "max_retries_failure", "max_retries_preemption", "max_task_failures", "timeout_ms", "scheduling_timeout_ms", "preemption_policy", "existing_job_policy", "priority_band", "submit_argv", "coscheduling", "task_image", "container_profile", "client_revision_date", "system_reason", "inherit_workspace", "processes_per_task", "rerun", "request_id")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ENTRYPOINT_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
@@ -116,6 +152,7 @@ class LaunchJobRequest(_message.Message):
     SYSTEM_REASON_FIELD_NUMBER: _ClassVar[int]
     INHERIT_WORKSPACE_FIELD_NUMBER: _ClassVar[int]
     PROCESSES_PER_TASK_FIELD_NUMBER: _ClassVar[int]
+    RERUN_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     name: str
     entrypoint: Entrypoint
@@ -141,8 +178,9 @@ class LaunchJobRequest(_message.Message):
     system_reason: str
     inherit_workspace: bool
     processes_per_task: int
+    rerun: Rerun
     request_id: str
-    def __init__(self, name: _Optional[str] = ..., entrypoint: _Optional[_Union[Entrypoint, _Mapping]] = ..., resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., bundle_id: _Optional[str] = ..., ports: _Optional[_Iterable[str]] = ..., constraints: _Optional[_Iterable[_Union[_common_pb2.Constraint, _Mapping]]] = ..., replicas: _Optional[int] = ..., max_retries_failure: _Optional[int] = ..., max_retries_preemption: _Optional[int] = ..., max_task_failures: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., scheduling_timeout_ms: _Optional[int] = ..., preemption_policy: _Optional[_Union[_common_pb2.JobPreemptionPolicy, str]] = ..., existing_job_policy: _Optional[_Union[_common_pb2.ExistingJobPolicy, str]] = ..., priority_band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ..., submit_argv: _Optional[_Iterable[str]] = ..., coscheduling: _Optional[_Union[CoschedulingConfig, _Mapping]] = ..., task_image: _Optional[str] = ..., container_profile: _Optional[_Union[_common_pb2.ContainerProfile, str]] = ..., client_revision_date: _Optional[str] = ..., system_reason: _Optional[str] = ..., inherit_workspace: _Optional[bool] = ..., processes_per_task: _Optional[int] = ..., request_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., entrypoint: _Optional[_Union[Entrypoint, _Mapping]] = ..., resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., environment: _Optional[_Union[Environment, _Mapping]] = ..., bundle_id: _Optional[str] = ..., ports: _Optional[_Iterable[str]] = ..., constraints: _Optional[_Iterable[_Union[_common_pb2.Constraint, _Mapping]]] = ..., replicas: _Optional[int] = ..., max_retries_failure: _Optional[int] = ..., max_retries_preemption: _Optional[int] = ..., max_task_failures: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., scheduling_timeout_ms: _Optional[int] = ..., preemption_policy: _Optional[_Union[_common_pb2.JobPreemptionPolicy, str]] = ..., existing_job_policy: _Optional[_Union[_common_pb2.ExistingJobPolicy, str]] = ..., priority_band: _Optional[_Union[_common_pb2.PriorityBand, str]] = ..., submit_argv: _Optional[_Iterable[str]] = ..., coscheduling: _Optional[_Union[CoschedulingConfig, _Mapping]] = ..., task_image: _Optional[str] = ..., container_profile: _Optional[_Union[_common_pb2.ContainerProfile, str]] = ..., client_revision_date: _Optional[str] = ..., system_reason: _Optional[str] = ..., inherit_workspace: _Optional[bool] = ..., processes_per_task: _Optional[int] = ..., rerun: _Optional[_Union[Rerun, _Mapping]] = ..., request_id: _Optional[str] = ...) -> None: ...
 
 class LaunchJobResponse(_message.Message):
     __slots__ = ("job_id", "incarnation", "warnings", "existing")
@@ -830,18 +868,20 @@ class ExecuteRawQueryResponse(_message.Message):
     def __init__(self, columns: _Optional[_Iterable[_Union[QueryColumn, _Mapping]]] = ..., rows: _Optional[_Iterable[str]] = ..., total_count: _Optional[int] = ..., truncated: _Optional[bool] = ...) -> None: ...
 
 class WatchSelector(_message.Message):
-    __slots__ = ("id", "kind", "filter", "job_ids", "resume")
+    __slots__ = ("id", "kind", "filter", "job_ids", "resume", "task_ids")
     ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
     JOB_IDS_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
+    TASK_IDS_FIELD_NUMBER: _ClassVar[int]
     id: str
     kind: WatchKind
     filter: str
     job_ids: _containers.RepeatedScalarFieldContainer[str]
     resume: _common_pb2.Revision
-    def __init__(self, id: _Optional[str] = ..., kind: _Optional[_Union[WatchKind, str]] = ..., filter: _Optional[str] = ..., job_ids: _Optional[_Iterable[str]] = ..., resume: _Optional[_Union[_common_pb2.Revision, _Mapping]] = ...) -> None: ...
+    task_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, id: _Optional[str] = ..., kind: _Optional[_Union[WatchKind, str]] = ..., filter: _Optional[str] = ..., job_ids: _Optional[_Iterable[str]] = ..., resume: _Optional[_Union[_common_pb2.Revision, _Mapping]] = ..., task_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
     __slots__ = ("selectors",)
@@ -850,18 +890,40 @@ class WatchRequest(_message.Message):
     def __init__(self, selectors: _Optional[_Iterable[_Union[WatchSelector, _Mapping]]] = ...) -> None: ...
 
 class WatchRows(_message.Message):
-    __slots__ = ("selector_id", "jobs", "tasks", "workers", "removed")
+    __slots__ = ("selector_id", "jobs", "tasks", "workers", "removed", "attempts", "pending_buckets", "running_buckets", "scale_groups", "slices", "actions", "users", "endpoints", "backends", "controller", "fleet")
     SELECTOR_ID_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
     REMOVED_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    PENDING_BUCKETS_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_BUCKETS_FIELD_NUMBER: _ClassVar[int]
+    SCALE_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    SLICES_FIELD_NUMBER: _ClassVar[int]
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
+    BACKENDS_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_FIELD_NUMBER: _ClassVar[int]
+    FLEET_FIELD_NUMBER: _ClassVar[int]
     selector_id: str
     jobs: _containers.RepeatedCompositeFieldContainer[JobStatus]
     tasks: _containers.RepeatedCompositeFieldContainer[TaskStatus]
     workers: _containers.RepeatedCompositeFieldContainer[WorkerStatus]
     removed: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, selector_id: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., tasks: _Optional[_Iterable[_Union[TaskStatus, _Mapping]]] = ..., workers: _Optional[_Iterable[_Union[WorkerStatus, _Mapping]]] = ..., removed: _Optional[_Iterable[str]] = ...) -> None: ...
+    attempts: _containers.RepeatedCompositeFieldContainer[AttemptStatus]
+    pending_buckets: _containers.RepeatedCompositeFieldContainer[_watch_rows_pb2.PendingBucketRow]
+    running_buckets: _containers.RepeatedCompositeFieldContainer[_watch_rows_pb2.RunningBucketRow]
+    scale_groups: _containers.RepeatedCompositeFieldContainer[_autoscaler_pb2.ScaleGroupStatus]
+    slices: _containers.RepeatedCompositeFieldContainer[_autoscaler_pb2.SliceStatus]
+    actions: _containers.RepeatedCompositeFieldContainer[_autoscaler_pb2.AutoscalerAction]
+    users: _containers.RepeatedCompositeFieldContainer[_watch_rows_pb2.UserRow]
+    endpoints: _containers.RepeatedCompositeFieldContainer[_endpoints_pb2.Endpoint]
+    backends: _containers.RepeatedCompositeFieldContainer[_watch_rows_pb2.BackendRow]
+    controller: _containers.RepeatedCompositeFieldContainer[_watch_rows_pb2.ControllerRow]
+    fleet: _containers.RepeatedCompositeFieldContainer[_watch_rows_pb2.FleetRow]
+    def __init__(self, selector_id: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., tasks: _Optional[_Iterable[_Union[TaskStatus, _Mapping]]] = ..., workers: _Optional[_Iterable[_Union[WorkerStatus, _Mapping]]] = ..., removed: _Optional[_Iterable[str]] = ..., attempts: _Optional[_Iterable[_Union[AttemptStatus, _Mapping]]] = ..., pending_buckets: _Optional[_Iterable[_Union[_watch_rows_pb2.PendingBucketRow, _Mapping]]] = ..., running_buckets: _Optional[_Iterable[_Union[_watch_rows_pb2.RunningBucketRow, _Mapping]]] = ..., scale_groups: _Optional[_Iterable[_Union[_autoscaler_pb2.ScaleGroupStatus, _Mapping]]] = ..., slices: _Optional[_Iterable[_Union[_autoscaler_pb2.SliceStatus, _Mapping]]] = ..., actions: _Optional[_Iterable[_Union[_autoscaler_pb2.AutoscalerAction, _Mapping]]] = ..., users: _Optional[_Iterable[_Union[_watch_rows_pb2.UserRow, _Mapping]]] = ..., endpoints: _Optional[_Iterable[_Union[_endpoints_pb2.Endpoint, _Mapping]]] = ..., backends: _Optional[_Iterable[_Union[_watch_rows_pb2.BackendRow, _Mapping]]] = ..., controller: _Optional[_Iterable[_Union[_watch_rows_pb2.ControllerRow, _Mapping]]] = ..., fleet: _Optional[_Iterable[_Union[_watch_rows_pb2.FleetRow, _Mapping]]] = ...) -> None: ...
 
 class WatchSnapshotPage(_message.Message):
     __slots__ = ("rows", "last", "revision", "total_count")

@@ -161,20 +161,32 @@ class FetchLogsResponse(_message.Message):
     def __init__(self, entries: _Optional[_Iterable[_Union[StoredLine, _Mapping]]] = ..., cursor: _Optional[int] = ..., shown: _Optional[int] = ..., matched: _Optional[int] = ..., scanned: _Optional[int] = ..., capped: _Optional[bool] = ..., capped_reason: _Optional[str] = ..., marks: _Optional[_Iterable[_Union[ProducerMark, _Mapping]]] = ..., last_seq: _Optional[int] = ..., from_seq: _Optional[int] = ..., notes: _Optional[_Iterable[str]] = ..., unshipped_since_ms: _Optional[int] = ...) -> None: ...
 
 class OpenLogViewRequest(_message.Message):
-    __slots__ = ("query", "context")
+    __slots__ = ("query", "context", "also")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    ALSO_FIELD_NUMBER: _ClassVar[int]
     query: FetchLogsRequest
     context: int
-    def __init__(self, query: _Optional[_Union[FetchLogsRequest, _Mapping]] = ..., context: _Optional[int] = ...) -> None: ...
+    also: _containers.RepeatedCompositeFieldContainer[LogViewSource]
+    def __init__(self, query: _Optional[_Union[FetchLogsRequest, _Mapping]] = ..., context: _Optional[int] = ..., also: _Optional[_Iterable[_Union[LogViewSource, _Mapping]]] = ...) -> None: ...
+
+class LogViewSource(_message.Message):
+    __slots__ = ("source", "match_scope")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    MATCH_SCOPE_FIELD_NUMBER: _ClassVar[int]
+    source: str
+    match_scope: _common_pb2.MatchScope
+    def __init__(self, source: _Optional[str] = ..., match_scope: _Optional[_Union[_common_pb2.MatchScope, str]] = ...) -> None: ...
 
 class OpenLogViewResponse(_message.Message):
-    __slots__ = ("view_id", "state")
+    __slots__ = ("view_id", "state", "sources")
     VIEW_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
     view_id: str
     state: LogViewState
-    def __init__(self, view_id: _Optional[str] = ..., state: _Optional[_Union[LogViewState, _Mapping]] = ...) -> None: ...
+    sources: int
+    def __init__(self, view_id: _Optional[str] = ..., state: _Optional[_Union[LogViewState, _Mapping]] = ..., sources: _Optional[int] = ...) -> None: ...
 
 class LogViewState(_message.Message):
     __slots__ = ("lines", "hits", "scanned", "scanned_to", "last_seq", "complete", "capped", "capped_reason", "notes", "memory_bytes", "expires_in_ms", "unshipped_since_ms")
@@ -219,36 +231,44 @@ class ViewLine(_message.Message):
     def __init__(self, number: _Optional[int] = ..., line: _Optional[_Union[StoredLine, _Mapping]] = ..., is_context: _Optional[bool] = ..., breaks: _Optional[bool] = ..., gone: _Optional[bool] = ...) -> None: ...
 
 class ReadLinesRequest(_message.Message):
-    __slots__ = ("view_id", "first", "count")
+    __slots__ = ("view_id", "first", "count", "at_seq", "at_ms")
     VIEW_ID_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
+    AT_SEQ_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
     view_id: str
     first: int
     count: int
-    def __init__(self, view_id: _Optional[str] = ..., first: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+    at_seq: int
+    at_ms: int
+    def __init__(self, view_id: _Optional[str] = ..., first: _Optional[int] = ..., count: _Optional[int] = ..., at_seq: _Optional[int] = ..., at_ms: _Optional[int] = ...) -> None: ...
 
 class ReadLinesResponse(_message.Message):
-    __slots__ = ("lines", "state")
+    __slots__ = ("lines", "state", "at")
     LINES_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
     lines: _containers.RepeatedCompositeFieldContainer[ViewLine]
     state: LogViewState
-    def __init__(self, lines: _Optional[_Iterable[_Union[ViewLine, _Mapping]]] = ..., state: _Optional[_Union[LogViewState, _Mapping]] = ...) -> None: ...
+    at: int
+    def __init__(self, lines: _Optional[_Iterable[_Union[ViewLine, _Mapping]]] = ..., state: _Optional[_Union[LogViewState, _Mapping]] = ..., at: _Optional[int] = ...) -> None: ...
 
 class FindNextRequest(_message.Message):
-    __slots__ = ("view_id", "regex", "substring", "from_line", "backward")
+    __slots__ = ("view_id", "regex", "substring", "from_line", "backward", "min_level")
     VIEW_ID_FIELD_NUMBER: _ClassVar[int]
     REGEX_FIELD_NUMBER: _ClassVar[int]
     SUBSTRING_FIELD_NUMBER: _ClassVar[int]
     FROM_LINE_FIELD_NUMBER: _ClassVar[int]
     BACKWARD_FIELD_NUMBER: _ClassVar[int]
+    MIN_LEVEL_FIELD_NUMBER: _ClassVar[int]
     view_id: str
     regex: str
     substring: str
     from_line: int
     backward: bool
-    def __init__(self, view_id: _Optional[str] = ..., regex: _Optional[str] = ..., substring: _Optional[str] = ..., from_line: _Optional[int] = ..., backward: _Optional[bool] = ...) -> None: ...
+    min_level: _common_pb2.LogLevel
+    def __init__(self, view_id: _Optional[str] = ..., regex: _Optional[str] = ..., substring: _Optional[str] = ..., from_line: _Optional[int] = ..., backward: _Optional[bool] = ..., min_level: _Optional[_Union[_common_pb2.LogLevel, str]] = ...) -> None: ...
 
 class FindNextResponse(_message.Message):
     __slots__ = ("found", "number", "ordinal", "total", "complete", "state")
