@@ -30,7 +30,7 @@ class Access:
 
     roles: frozenset[Role]
     mutates: bool = False
-    tier: int = 0
+    tier: int | None = None
     action: str = ""
     max_bytes: int = MIB
     deadline_s: float = 60.0
@@ -46,7 +46,7 @@ _ADMIN = frozenset({Role.ADMIN})
 ACCESS: dict[str, Access] = {
     "ControllerService/LaunchJob": Access(_SUBMITTER, True, 0, max_bytes=32 * MIB, deadline_s=150.0),
     "ControllerService/StatBundle": Access(_SUBMITTER),
-    "ControllerService/PutBundle": Access(_SUBMITTER, True, 0, "bundle_stored", max_bytes=26 * MIB),
+    "ControllerService/PutBundle": Access(_SUBMITTER, True, None, "bundle_stored", max_bytes=26 * MIB),
     "ControllerService/GetJobStatus": Access(_READER_OR_TASK),
     "ControllerService/GetJobState": Access(_READER_OR_TASK),
     "ControllerService/ListJobs": Access(_READER_OR_TASK),
@@ -58,7 +58,7 @@ ACCESS: dict[str, Access] = {
     "ControllerService/ExplainJob": Access(_READER_OR_TASK, max_bytes=32 * MIB),
     "ControllerService/ExplainTask": Access(_READER_OR_TASK),
     "ControllerService/ExecInContainer": Access(_OPERATOR, True, 1, "task_exec", deadline_s=0),
-    "ControllerService/UpdateTaskStatus": Access(_ADMIN | {Role.TASK}, True, 0),
+    "ControllerService/UpdateTaskStatus": Access(_ADMIN | {Role.TASK}, True, None),
     "ControllerService/GetProcessStatus": Access(_READER),
     "ControllerService/ProfileTask": Access(_SUBMITTER, True, 0, "profile_taken", deadline_s=0),
     "ControllerService/ListProfiles": Access(_READER_OR_TASK),
@@ -79,15 +79,16 @@ ACCESS: dict[str, Access] = {
     "ControllerService/GetUserBudget": Access(_READER),
     "ControllerService/ListUserBudgets": Access(_READER),
     "ControllerService/ExecuteRawQuery": Access(_ADMIN),
-    "ControllerService/RegisterEndpoint": Access(_SUBMITTER, True, 0),
-    "ControllerService/UnregisterEndpoint": Access(_SUBMITTER, True, 0),
+    "ControllerService/RegisterEndpoint": Access(_SUBMITTER, True, None),
+    "ControllerService/UnregisterEndpoint": Access(_SUBMITTER, True, 1),
     "ControllerService/ListEndpoints": Access(_READER_OR_TASK),
     "ControllerService/MintEndpointToken": Access(_OPERATOR, True, 0, "endpoint_token_minted"),
+    "ControllerService/Plan": Access(_OPERATOR, max_bytes=8 * MIB),
     "ControllerService/BeginCheckpoint": Access(_ADMIN, True, 0, deadline_s=960.0),
     "ControllerService/Watch": Access(_READER_OR_TASK, deadline_s=0),
-    "WorkerService/Attach": Access(_WORKER, True, 0, max_bytes=16 * MIB, deadline_s=0),
+    "WorkerService/Attach": Access(_WORKER, True, None, max_bytes=16 * MIB, deadline_s=0),
     "WorkerService/GetBundle": Access(_WORKER, deadline_s=0),
-    "LogService/PushLogs": Access(_WORKER, True, 0, max_bytes=MAX_MESSAGE_BYTES),
+    "LogService/PushLogs": Access(_WORKER, True, None, max_bytes=MAX_MESSAGE_BYTES),
     "LogService/FetchLogs": Access(_READER_OR_TASK),
     "LogService/OpenLogView": Access(_READER_OR_TASK),
     "LogService/ReadLines": Access(_READER_OR_TASK),
@@ -96,8 +97,8 @@ ACCESS: dict[str, Access] = {
     "LogService/ExportLogs": Access(_READER_OR_TASK, deadline_s=0),
     "LogService/CloseLogView": Access(_READER_OR_TASK),
     "LogService/GetStoreHealth": Access(_READER),
-    "StatsService/RegisterTable": Access(_WORKER, True, 0),
-    "StatsService/WriteRows": Access(_WORKER, True, 0, max_bytes=16 * MIB),
+    "StatsService/RegisterTable": Access(_WORKER, True, None),
+    "StatsService/WriteRows": Access(_WORKER, True, None, max_bytes=16 * MIB),
     "StatsService/Query": Access(_READER, deadline_s=90.0),
     "StatsService/ListNamespaces": Access(_READER),
     "StatsService/GetTableSchema": Access(_READER),
