@@ -65,6 +65,11 @@ class Candidates:
     faults: dict[str, None] = field(default_factory=dict)
     """What could not be read."""
 
+    def keys(self) -> set[str]:
+        """The keys of the scope that have lines in the files."""
+        opened = [self._open(file) for file in self.files if file.first_seq < self.high]
+        return {key for one in opened if one is not None for key in one.index.keys(self.query.scope)}
+
     def oldest_first(self) -> Iterator[Candidate | None]:
         """Ascending; None instead of what is skipped."""
         for file in self.files:

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right, insort
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from iris_controller.finelog.views import MAX_LINES, PAGE_LINES
+from iris_controller.finelog.views import PAGE_LINES
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -21,15 +21,17 @@ if TYPE_CHECKING:
 
 
 class Find:
-    """All hits of one pattern in one view."""
+    """All hits of one pattern in one view; with `min_level` only lines that state that level or a higher one."""
 
-    def __init__(self, view: View, regex: Compiled | None, substring: str) -> None:
+    def __init__(self, view: View, regex: Compiled | None, substring: str, min_level: int = 0) -> None:
         self._view = view
         base = view.query
         if view.context is not None:
             base = replace(base, min_level=0, since_ms=0, until_ms=0)
         self._query = replace(base, regex=regex, substring=substring, tail=False, max_lines=PAGE_LINES)
-        self._hits = array("q")
+        if min_level > 0:
+            self._query = replace(self._query, min_level=max(min_level, base.min_level), states_level=True)
+        self._hits = array("I")
         self._searched_to = -1
         """Not begun: where the view begins is known when it is complete."""
 
@@ -46,7 +48,7 @@ class Find:
     @property
     def memory_bytes(self) -> int:
         """What it takes."""
-        return len(self._hits) * 8
+        return len(self._hits) * self._hits.itemsize
 
     def advance(self) -> Generator[None]:
         """Searches what has a number and was not searched yet, an answer's worth of it at a time: whoever runs it may stop it."""
@@ -57,7 +59,7 @@ class Find:
             answer = yield from self._view.read_store(replace(self._query, cursor=self._searched_to, before=end + 1))
             for line in answer.entries:
                 number = numbers.number_of(line.seq)
-                if number is not None and len(self._hits) < MAX_LINES:
+                if number is not None:
                     insort(self._hits, number)
             if answer.cursor <= self._searched_to:
                 return

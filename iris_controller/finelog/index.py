@@ -85,7 +85,8 @@ def is_inside(query: Query, earliest_ms: int, latest_ms: int, levels: int) -> bo
     if not query.holds_times(earliest_ms, latest_ms):
         return False
     # What is no level may be below all.
-    return not query.min_level or not levels & ~(GAP_BIT | (passing_levels(query.min_level) & 0x7F))
+    passing = passing_levels(query.min_level) & 0x7F & ~(1 if query.states_level else 0)
+    return not query.min_level or not levels & ~(GAP_BIT | passing)
 
 
 def passing_levels(min_level: int) -> int:
@@ -223,7 +224,7 @@ class LiveIndex:
 
     def keys(self, scope: Scope) -> list[str]:
         """The keys in `scope`, sorted."""
-        if not scope.prefix:
+        if scope.is_one:
             return [scope.source] if scope.source in self.rows else []
         with self._lock:
             self._sort()

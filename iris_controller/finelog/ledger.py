@@ -106,7 +106,7 @@ class Ledger:
         if query.cursor >= self.removed_seq:
             return 0
         scope = query.scope
-        keys = [scope.source] if not scope.prefix else [key for key in list(self.removed) if scope.matches(key)]
+        keys = [scope.source] if scope.is_one else [key for key in list(self.removed) if scope.matches(key)]
         found = [self.removed[key] for key in keys if key in self.removed]
         return sum(
             one.lines

@@ -6,7 +6,7 @@ Plain values: knows the wire's request and nothing of files. Must never let a pa
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from iris_controller.rpc.errors import RpcError, invalid
@@ -14,12 +14,14 @@ from iris_core.model.regex import Compiled, compile_content_regex
 from iris_core.wire.gen.iris.v1 import common_pb2, logs_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 DEFAULT_LINES = 1000
 MAX_LINES = 1_000_000
 MAX_WAIT_MS = 30_000
 MAX_SOURCE = 1024
+MAX_SOURCES = 64
+"""Logs in one view."""
 MAX_SUBSTRING = 4096
 
 _OWN_TASKS = re.compile(r"(?:(?:/[0-9]+)?:[^/]*)?")
@@ -30,15 +32,29 @@ class Scope:
     """Which keys are read: one, or a component and all below it.
 
     The prefix `/u/j` covers `/u/j` and `/u/j/…`, never `/u/j2`; that of a task, `/u/j/0`, also its attempts `/u/j/0:1`.
-    With `own_tasks` only the tasks of that job itself are meant, not those of its child jobs.
+    With `own_tasks` only the tasks of that job itself are meant, not those of its child jobs. What `more` cover is read as well.
     """
 
     source: str
     prefix: bool = False
     own_tasks: bool = False
+    more: tuple[Scope, ...] = ()
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it can only be one key."""
+        return not self.prefix and not self.more
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The names by which it covers keys."""
+        return (self.source, *(scope.source for scope in self.more))
 
     def matches(self, key: str) -> bool:
         """Whether `key` is read."""
+        return self._covers(key) or any(scope.matches(key) for scope in self.more)
+
+    def _covers(self, key: str) -> bool:
         if not self.prefix:
             return key == self.source
         if not key.startswith(self.source):
@@ -53,7 +69,16 @@ class Scope:
         key = self.source
         # "/" is followed by "0" and ":" by ";" in the order of characters.
         below = ((f"{key}/", f"{key}0"), (f"{key}:", f"{key};")) if self.prefix else ()
-        return ((key, f"{key}\0"), *below)
+        found = ((key, f"{key}\0"), *below)
+        if not self.more:
+            return found
+        apart: list[tuple[str, str]] = []
+        for low, high in sorted((*found, *(one for scope in self.more for one in scope.ranges()))):
+            if apart and low <= apart[-1][1]:
+                apart[-1] = (apart[-1][0], max(apart[-1][1], high))
+            else:
+                apart.append((low, high))
+        return tuple(apart)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +93,8 @@ class Query:
     max_lines: int = DEFAULT_LINES
     tail: bool = False
     min_level: int = 0
+    states_level: bool = False
+    """Whether a line of UNKNOWN level does not pass `min_level`."""
     min_incarnation: int = 0
     attempt_uid: str = ""
     substring: str = ""
@@ -101,7 +128,9 @@ class Query:
     def bounds_test(self) -> Callable[[logs_pb2.LogEntry], bool] | None:
         """The part of `line_test` that looks at level and time; a line that passes it is searched."""
         tests: list[Callable[[logs_pb2.LogEntry], bool]] = []
-        if (level := self.min_level) > common_pb2.LOG_LEVEL_UNKNOWN:
+        if (level := self.min_level) > common_pb2.LOG_LEVEL_UNKNOWN and self.states_level:
+            tests.append(lambda line: line.level >= level)
+        elif level > common_pb2.LOG_LEVEL_UNKNOWN:
             tests.append(lambda line: line.level == common_pb2.LOG_LEVEL_UNKNOWN or line.level >= level)
         if since := self.since_ms:
             tests.append(lambda line: line.epoch_ms > since)
@@ -154,7 +183,7 @@ def _looks_around(pattern: str) -> bool:
 def parse(request: logs_pb2.FetchLogsRequest) -> Query:
     """The query that a request describes. Raises RpcError INVALID_ARGUMENT naming the field, ModelError for a bad pattern."""
     return Query(
-        scope=_scope(request),
+        scope=_scope(request.source, request.match_scope, own_tasks=request.no_children),
         cursor=request.cursor,
         before=request.before,
         since_ms=request.since_ms,
@@ -174,19 +203,27 @@ def wait_ms(request: logs_pb2.FetchLogsRequest) -> int:
     return max(0, min(request.wait_ms, MAX_WAIT_MS))
 
 
-def _scope(request: logs_pb2.FetchLogsRequest) -> Scope:
-    if len(request.source) > MAX_SOURCE:
-        raise invalid("source", f"the log key has {len(request.source)} characters, more than {MAX_SOURCE}")
-    match request.match_scope:
+def merged(query: Query, also: Sequence[logs_pb2.LogViewSource]) -> Query:
+    """The query over more logs. Raises RpcError INVALID_ARGUMENT."""
+    if len(also) >= MAX_SOURCES:
+        raise invalid("also", f"a view has at most {MAX_SOURCES} logs, not {len(also) + 1}")
+    more = tuple(_scope(one.source, one.match_scope, own_tasks=query.scope.own_tasks) for one in also)
+    return replace(query, scope=replace(query.scope, more=more))
+
+
+def _scope(key: str, match_scope: common_pb2.MatchScope, *, own_tasks: bool) -> Scope:
+    if len(key) > MAX_SOURCE:
+        raise invalid("source", f"the log key has {len(key)} characters, more than {MAX_SOURCE}")
+    match match_scope:
         case common_pb2.MATCH_SCOPE_EXACT:
-            if not request.source:
+            if not key:
                 raise invalid("source", "the log key is empty")
-            return Scope(request.source)
+            return Scope(key)
         case common_pb2.MATCH_SCOPE_PREFIX:
-            source = request.source.rstrip("/")
+            source = key.rstrip("/")
             if not source:
                 raise invalid("source", "an empty prefix would read every log", hint="name a user, a job or a task")
-            return Scope(source, prefix=True, own_tasks=request.no_children)
+            return Scope(source, prefix=True, own_tasks=own_tasks)
         case common_pb2.MATCH_SCOPE_UNSPECIFIED:
             raise invalid("match_scope", "the match scope is not given", hint="EXACT or PREFIX")
         case common_pb2.MATCH_SCOPE_REGEX:

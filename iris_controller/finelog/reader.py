@@ -93,7 +93,7 @@ class Scan:
         self._view.release()
         query = self._query
         lines = self._lines
-        if query.scope.prefix:
+        if not query.scope.is_one:
             lines.sort()
         elif query.tail:
             lines.reverse()
@@ -304,20 +304,26 @@ class Scan:
     def _reasons(self) -> list[str]:
         """Why lines that match may be missing from the answer."""
         query = self._query
-        ledger = self._store.ledger
         reasons = [self._left_out] if self._left_out else []
         first, last = (self._edge, self._high - 1) if query.tail else (self._low, self._edge)
-        reached_start = not query.tail or self._edge <= self._low
-        if reached_start and (removed := ledger.removed_lines(query)):
-            reasons.append(f"{removed:,} older lines were removed by retention, up to seq {ledger.removed_seq}")
-        for loss in ledger.lost_between(first, last):
-            if loss.why:
-                reasons.append(f"lines that were stored after seq {loss.first_seq - 1} may be missing: {loss.why}")
-            else:
-                reasons.append(f"lines with seq {loss.first_seq} to {loss.last_seq} are lost to damage on disk")
+        reasons += missing(self._store, query, first, last, is_start=not query.tail or self._edge <= self._low)
         if self._lost_lines and query.filters_content:
             reasons.append(f"{self._lost_lines:,} lines in between were lost before they were stored")
         return reasons + list(self._segmented.faults) + list(self._candidates.faults)
+
+
+def missing(store: Store, query: Query, first_seq: int, last_seq: int, *, is_start: bool = True) -> list[str]:
+    """What is not there any more of what `query` wants between those seqs; with `is_start` also of what was before."""
+    ledger = store.ledger
+    reasons: list[str] = []
+    if is_start and (removed := ledger.removed_lines(query)):
+        reasons.append(f"{removed:,} older lines were removed by retention, up to seq {ledger.removed_seq}")
+    for loss in ledger.lost_between(first_seq, last_seq):
+        if loss.why:
+            reasons.append(f"lines that were stored after seq {loss.first_seq - 1} may be missing: {loss.why}")
+        else:
+            reasons.append(f"lines with seq {loss.first_seq} to {loss.last_seq} are lost to damage on disk")
+    return reasons
 
 
 def _line(batch: logs_pb2.LogBatch, place: int, seq: int) -> Line:

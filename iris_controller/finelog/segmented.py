@@ -14,7 +14,7 @@ from iris_controller.finelog.trigrams import Needles
 from iris_controller.finelog.wal import Loss
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from iris_controller.finelog.catalog import Segment
     from iris_controller.finelog.query import Query
@@ -61,6 +61,23 @@ class Segmented:
                 scan = self._scan(segment)
                 if scan is not None:
                     yield from self._guarded(segment, scan.count(self._low, min(before, self._high)))
+
+    def keys(self) -> set[str]:
+        """The keys of the scope that have lines here."""
+        found: set[str] = set()
+        for segment in self._segments:
+            scan = self._scan(segment)
+            if scan is not None:
+                found |= scan.keys()
+        return found
+
+    def seqs(self) -> Iterator[Sequence[int] | None]:
+        """The seqs of all lines of the wanted keys and incarnations, ascending, in pieces; None in between."""
+        for segment in self._segments:
+            scan = self._scan(segment)
+            if scan is not None:
+                yield from self._guarded(segment, scan.seqs())
+            yield None
 
     def _windows(self, segment: Segment, wanted: Callable[[], int]) -> Iterator[Window | None]:
         from iris_controller.finelog.windows import Window

@@ -59,7 +59,7 @@ class _Entry:
         self._unshipped = unshipped
         self.lock = asyncio.Lock()
         self.building: asyncio.Task[None] | None = None
-        self.find: tuple[tuple[str, str], Find] | None = None
+        self.find: tuple[tuple[str, str, int], Find] | None = None
         self.finding = asyncio.Lock()
         self.users = 0
         self._clock = clock
@@ -127,7 +127,7 @@ class ViewService:
         context = request.context if request.HasField("context") else None
         if context is not None and not 0 <= context <= MAX_CONTEXT:
             raise invalid("context", f"the context is 0 to {MAX_CONTEXT:,} lines, not {context}")
-        query = queries.parse(request.query)
+        query = queries.merged(queries.parse(request.query), request.also)
         self._make_room()
         entry = _Entry(
             View(self._store, query, limit=request.query.max_lines, context=context), self._clock, self._unshipped
@@ -140,7 +140,8 @@ class ViewService:
             self._forget(view_id)
             raise fault
         self._schedule_sweep()
-        return logs_pb2.OpenLogViewResponse(view_id=view_id, state=entry.state()).SerializeToString()
+        sources = len(query.scope.sources)
+        return logs_pb2.OpenLogViewResponse(view_id=view_id, state=entry.state(), sources=sources).SerializeToString()
 
     async def read_lines(self, raw: bytes) -> bytes:
         """`ReadLines`. Raises RpcError."""
@@ -150,26 +151,31 @@ class ViewService:
         if not 0 <= request.count <= PAGE_LINES:
             raise invalid("count", f"a page has 1 to {PAGE_LINES:,} lines, not {request.count}")
         entry = self._entry(request.view_id)
-        with entry.in_use():
+        with entry.in_use() as view:
             count = request.count or PAGE
-            if request.first + count > len(entry.view.numbers) and entry.view.is_complete:
+            first, at = request.first, None
+            if request.at_seq or request.at_ms:
+                at = await self._run(view.at_time(request.at_ms) if request.at_ms else view.at_seq(request.at_seq))
+                first = (at or 0) // count * count
+            if first + count > len(view.numbers) and view.is_complete:
                 await self._extend(entry)
-            lines = await self._page(entry, request.first, count)
-            return logs_pb2.ReadLinesResponse(lines=lines, state=entry.state()).SerializeToString()
+            lines = await self._page(entry, first, count)
+            number = -1 if at is None else at
+            return logs_pb2.ReadLinesResponse(lines=lines, state=entry.state(), at=number).SerializeToString()
 
     async def find_next(self, raw: bytes) -> bytes:
         """`FindNext`. Raises RpcError, ModelError."""
         request = _decoded(logs_pb2.FindNextRequest, raw)
-        if not request.regex and not request.substring:
-            raise invalid("regex", "there is nothing to look for", hint="give a regex or a substring")
+        if not request.regex and not request.substring and not request.min_level:
+            raise invalid("regex", "there is nothing to look for", hint="give a regex, a substring or a level")
         if len(request.substring) > queries.MAX_SUBSTRING:
             raise invalid("substring", f"it has {len(request.substring)} characters, more than {queries.MAX_SUBSTRING}")
-        wanted = (request.regex, request.substring)
+        wanted = (request.regex, request.substring, int(request.min_level))
         entry = self._entry(request.view_id)
         with entry.in_use() as view:
             if entry.find is None or entry.find[0] != wanted:
                 regex = compile_content_regex(request.regex) if request.regex else None
-                entry.find = (wanted, Find(view, regex, request.substring))
+                entry.find = (wanted, Find(view, regex, request.substring, request.min_level))
             find = entry.find[1]
             async with entry.finding:
                 await self._run(find.advance(), FIND_S)

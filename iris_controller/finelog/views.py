@@ -5,11 +5,12 @@ lines get numbers behind the last one, so whatever arrives, is compacted or remo
 retention took is said to be gone. Every method is a generator that gives way every few hundredths of a second, so that many readers
 take turns on few threads.
 
-Must never hold more than `MAX_LINES` numbers, and never a line beyond an answer.
+Must never hold more than `MAX_LINES` numbers or `MAX_NUMBER_BYTES` of them, and never a line beyond an answer.
 """
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from dataclasses import replace
 from operator import attrgetter
@@ -18,16 +19,19 @@ from typing import TYPE_CHECKING
 from iris_controller.finelog.numbers import BREAKS, CONTEXT, Numbers
 from iris_controller.finelog.order import TimeOrder
 from iris_controller.finelog.reader import Scan
+from iris_controller.finelog.spans import spans
 from iris_controller.finelog.surroundings import Surroundings
 from iris_core.wire.gen.iris.v1 import logs_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator, Iterable, Sequence
 
     from iris_controller.finelog.query import Query
     from iris_controller.finelog.store import Store
 
-MAX_LINES = 1_000_000
+MAX_LINES = 20_000_000
+MAX_NUMBER_BYTES = 64 << 20
+"""What the numbers of one view take at most; those of a log by itself take a tenth of that for `MAX_LINES`."""
 MAX_CONTEXT = 1_000
 MAX_CONTEXT_HITS = 20_000
 """Hits whose surroundings are read; each costs reading about a thousand lines unless they lie close."""
@@ -66,7 +70,7 @@ class View:
         self._is_tail = query.tail
         self._reasons: dict[str, None] = {}
         self._notes: dict[str, None] = {}
-        self._order = TimeOrder() if query.scope.prefix else None
+        self._order = None if query.scope.is_one else TimeOrder()
         self._around = Surroundings(query, context, self.read_store) if context is not None else None
 
     @property
@@ -117,7 +121,12 @@ class View:
     def build(self) -> Generator[None]:
         """Searches what is stored now."""
         end = self._end()
-        yield from self._last(end) if self._is_tail else self._forward(end)
+        if self._is_tail:
+            yield from self._last(end)
+        else:
+            if self.context is None and self._limit >= self._most:
+                yield from self._by_index(end)
+            yield from self._forward(end)
         if self._order is not None:
             self._number(self._order.rest())
         self.is_complete = True
@@ -130,6 +139,43 @@ class View:
         """Numbers the held lines that came before that moment."""
         if self._order is not None:
             self._number(self._order.arrived(before))
+
+    def _by_index(self, end: int) -> Generator[None]:
+        """Numbers the lines of a log by itself without looking at them. Of any other nothing is done."""
+        work = spans(self._store, self.query, self.scanned_to + 1, end + 1)
+        began = time.monotonic()
+        while not self.is_full:
+            try:
+                seqs = next(work)
+            except StopIteration as over:
+                if over.value is None:
+                    return
+                self._reasons.update(dict.fromkeys(over.value))
+                self.scanned_to = end
+                break
+            if seqs:
+                self._number_seqs(seqs)
+            if time.monotonic() - began >= STEP_S:
+                yield
+                began = time.monotonic()
+        self.scanned_to = max(self.scanned_to, end)
+        self.hits = self.scanned = len(self.numbers)
+
+    def _number_seqs(self, seqs: Sequence[int]) -> None:
+        room = self._room()
+        self.numbers.extend_seqs(seqs[:room])
+        if len(seqs) > room:
+            self._say_full()
+
+    def _room(self) -> int:
+        """How many more lines get a number."""
+        return MAX_LINES - len(self.numbers) if self.numbers.memory_bytes < MAX_NUMBER_BYTES else 0
+
+    def _say_full(self) -> None:
+        if not self.full_reason:
+            count = len(self.numbers)
+            what = f"{MAX_LINES:,} lines" if count >= MAX_LINES else f"{MAX_NUMBER_BYTES >> 20} MiB of numbers"
+            self.full_reason = f"a view holds at most {what}, and this one is full with {count:,} lines"
 
     def _end(self) -> int:
         last = self._store.last_seq
@@ -192,10 +238,10 @@ class View:
             self._order.push(flagged, arrived)
 
     def _number(self, lines: list[tuple[int, int]]) -> None:
-        room = MAX_LINES - len(self.numbers)
-        if len(lines) > room:
-            self.full_reason = self.full_reason or f"a view holds at most {MAX_LINES:,} lines"
+        room = self._room()
         self.numbers.extend(lines[:room])
+        if len(lines) > room:
+            self._say_full()
 
     def _note(self, answer: Answer, *, cut: bool) -> None:
         self.scanned += answer.scanned
@@ -225,6 +271,25 @@ class View:
             made.line.CopyFrom(line if line is not None else logs_pb2.StoredLine(seq=seq))
             found.append(made)
         return found
+
+    def at_seq(self, seq: int) -> Generator[None, None, int | None]:
+        """The number of the line with that seq, else of the first one after it, else of the last; None if none is numbered."""
+        yield from ()
+        number = self.numbers.number_of(seq)
+        return self.numbers.at_or_after(seq) if number is None else number
+
+    def at_time(self, ms: int) -> Generator[None, None, int | None]:
+        """The number of the first line at or after that time, else of the last; None if none is numbered. Lines must stand in its order."""
+        low, high = 0, len(self.numbers)
+        last = high - 1
+        while low < high:
+            middle = (low + high) // 2
+            found = yield from self.read(middle, 1, 1 << 20)
+            if found and (found[0].gone or found[0].line.epoch_ms < ms):
+                low = middle + 1
+            else:
+                high = middle
+        return None if last < 0 else min(low, last)
 
     def _lines(
         self, seqs: list[int], max_bytes: int

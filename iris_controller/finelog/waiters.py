@@ -25,7 +25,8 @@ class Waiters:
     def join(self, scope: Scope) -> Waiter:
         """A new waiter: use it in a `with` statement. Lines stored from now on wake it."""
         waiter = Waiter(self, scope)
-        self._by_source.setdefault(scope.source, set()).add(waiter)
+        for source in scope.sources:
+            self._by_source.setdefault(source, set()).add(waiter)
         if self._is_closed:
             waiter.end()
         return waiter
@@ -47,13 +48,14 @@ class Waiters:
 
     def leave(self, waiter: Waiter) -> None:
         """`waiter` is done."""
-        waiters = self._by_source[waiter.scope.source]
-        waiters.discard(waiter)
-        if not waiters:
-            del self._by_source[waiter.scope.source]
+        for source in dict.fromkeys(waiter.scope.sources):
+            waiters = self._by_source[source]
+            waiters.discard(waiter)
+            if not waiters:
+                del self._by_source[source]
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_source.values()))
+        return len({waiter for waiters in self._by_source.values() for waiter in waiters})
 
 
 class Waiter:

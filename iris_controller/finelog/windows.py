@@ -24,7 +24,7 @@ from iris_controller.finelog.parts import needs_more
 from iris_controller.finelog.segments import SegmentDamaged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from iris_controller.finelog.query import Query
     from iris_controller.finelog.runs import Run
@@ -178,6 +178,26 @@ class SegmentScan:
                     mask = pc.and_(self._seq_mask(rows, low, high), self._owner_mask(rows))
                     total += pc.sum(mask, min_count=0).as_py()
             yield total
+
+    def keys(self) -> set[str]:
+        """The wanted keys that have lines."""
+        return {run.key for run in self._runs}
+
+    def seqs(self) -> Iterator[Sequence[int]]:
+        """The seqs of all lines of the wanted keys and incarnations, run by run; a column is read only where it must be."""
+        for run in self._overlapping(self._low, self._high):
+            is_owned = run.is_owned(self._query)
+            if is_owned and run.last_seq - run.first_seq + 1 == run.rows:
+                yield range(max(run.first_seq, self._low), min(run.last_seq + 1, self._high))
+                continue
+            try:
+                batch = self._file.read(run.group, ["seq"] if is_owned else ["seq", "incarnation", "attempt_uid"])
+            except SegmentDamaged as damage:
+                self._on_damage(damage, [run])
+                continue
+            rows = batch.slice(run.start, run.rows)
+            mask = self._seq_mask(rows, self._low, self._high)
+            yield rows.column("seq").filter(mask if is_owned else pc.and_(mask, self._owner_mask(rows))).to_pylist()
 
     # The width of a window ---------------------------------------------------------------------------------------------
 
@@ -383,7 +403,8 @@ class SegmentScan:
         mask = self._time_mask(rows)
         if self._query.min_level:
             levels = rows.column("level")
-            mask = _both(mask, pc.or_(pc.equal(levels, 0), pc.greater_equal(levels, self._query.min_level)))
+            passes = pc.greater_equal(levels, self._query.min_level)
+            mask = _both(mask, passes if self._query.states_level else pc.or_(pc.equal(levels, 0), passes))
         return mask
 
 

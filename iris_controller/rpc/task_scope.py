@@ -28,7 +28,10 @@ def check_scope(identity: Identity, method: Method, request: bytes) -> None:
         case "LogService/FetchLogs":
             _check_source(identity, _decoded(logs_pb2.FetchLogsRequest, request))
         case "LogService/OpenLogView":
-            _check_source(identity, _decoded(logs_pb2.OpenLogViewRequest, request).query)
+            view = _decoded(logs_pb2.OpenLogViewRequest, request)
+            _check_source(identity, view.query)
+            for one in view.also:
+                _check_source(identity, one)
         case (
             "LogService/ReadLines"
             | "LogService/FindNext"
@@ -42,7 +45,7 @@ def check_scope(identity: Identity, method: Method, request: bytes) -> None:
             raise denied(f"a task may not call {other}", code="role")
 
 
-def _check_source(identity: Identity, asked: logs_pb2.FetchLogsRequest) -> None:
+def _check_source(identity: Identity, asked: logs_pb2.FetchLogsRequest | logs_pb2.LogViewSource) -> None:
     identity.require_scope(asked.source)
     if asked.match_scope == common_pb2.MATCH_SCOPE_REGEX:
         raise denied("a task may name one source or a prefix, not a pattern", code="outside_subtree")

@@ -50,14 +50,23 @@ class FakeViews:
             del view.lines[:-most]
             for number, line in enumerate(view.lines):
                 line.number = number
-        return logs.OpenLogViewResponse(view_id=view_id, state=self._state(view))
+        return logs.OpenLogViewResponse(view_id=view_id, state=self._state(view), sources=1 + len(request.also))
 
     def read(self, request: logs.ReadLinesRequest) -> logs.ReadLinesResponse:
         """`ReadLines`."""
         view = self._view(request.view_id)
         self._extend(view)
         count = request.count or 256
-        return logs.ReadLinesResponse(lines=view.lines[request.first : request.first + count], state=self._state(view))
+        first, at = request.first, -1
+        if (request.at_seq or request.at_ms) and view.lines:
+            found = (
+                line.number
+                for line in view.lines
+                if line.line.seq >= request.at_seq and line.line.epoch_ms >= request.at_ms
+            )
+            at = next(found, len(view.lines) - 1)
+            first = at // count * count
+        return logs.ReadLinesResponse(lines=view.lines[first : first + count], state=self._state(view), at=at)
 
     def find(self, request: logs.FindNextRequest) -> logs.FindNextResponse:
         """`FindNext`."""
@@ -66,7 +75,9 @@ class FakeViews:
         hits = [
             line.number
             for line in view.lines
-            if request.substring in line.line.data and (regex is None or regex.search(line.line.data))
+            if request.substring in line.line.data
+            and (regex is None or regex.search(line.line.data))
+            and line.line.level >= request.min_level
         ]
         ahead = [
             number
@@ -102,7 +113,12 @@ class FakeViews:
 
     def _extend(self, view: _View) -> None:
         query, context = view.request.query, view.request.context
-        hits = [place for place, line in enumerate(self._lines) if self._matches(query, line)]
+        queries = [query]
+        for one in view.request.also:
+            queries.append(logs.FetchLogsRequest())
+            queries[-1].CopyFrom(query)
+            queries[-1].source, queries[-1].match_scope = one.source, one.match_scope
+        hits = [place for place, line in enumerate(self._lines) if any(self._matches(one, line) for one in queries)]
         shown = {
             place
             for hit in hits

@@ -89,6 +89,11 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("open_log_view", {"query": {"source": "", "match_scope": PREFIX}}, "an empty prefix would read every log"),
     ("open_log_view", {"query": {"source": "/u/j"}}, "the match scope is not given"),
+    (
+        "open_log_view",
+        {"query": {"source": "/u/j", "match_scope": EXACT}, "also": [{"source": "/u/j", "match_scope": EXACT}] * 64},
+        "a view has at most 64 logs, not 65",
+    ),
     ("read_lines", {"view_id": "x", "first": -1}, "lines are numbered from 0"),
     ("read_lines", {"view_id": "x", "count": 1_000_000}, "a page has 1 to 20,000 lines"),
     ("read_lines", {"view_id": "x", "count": -5}, "a page has 1 to 20,000 lines"),
@@ -290,3 +295,32 @@ def test_the_store_says_how_it_is(tmp_path: Path) -> None:
     health = asyncio.run(run()).store
     assert (health.state, health.problem, health.release, health.last_seq) == ("serving", "", "abc", 7)
     assert health.disk_bytes > 0 and health.disk_free_bytes > 0 and health.max_bytes > 0 and health.last_line_at_ms > 0
+
+
+def test_a_page_is_read_by_seq_and_a_view_of_several_logs_is_followed(tmp_path: Path) -> None:
+    async def body(made: Served) -> None:
+        put(made.store, numbered(50), numbered(50, key="/u/k/0:0", producer="k", at_ms=NOW_MS + 100))
+        request = logs_pb2.OpenLogViewRequest(
+            query=logs_pb2.FetchLogsRequest(source="/u/j/0:0", match_scope=EXACT),
+            also=[logs_pb2.LogViewSource(source="/u/k/0:0", match_scope=EXACT)],
+        )
+        opened = logs_pb2.OpenLogViewResponse.FromString(await made.service.open_log_view(request.SerializeToString()))
+        assert (opened.sources, opened.state.lines, opened.state.complete) == (2, 100, True)
+        ask = logs_pb2.ReadLinesRequest(view_id=opened.view_id, count=20, at_seq=77)
+        page = logs_pb2.ReadLinesResponse.FromString(await made.service.read_lines(ask.SerializeToString()))
+        assert (page.at, page.lines[0].number, len(page.lines), page.lines[16].line.seq) == (76, 60, 20, 77)
+        ask = logs_pb2.ReadLinesRequest(view_id=opened.view_id, count=20, at_ms=NOW_MS + 103)
+        page = logs_pb2.ReadLinesResponse.FromString(await made.service.read_lines(ask.SerializeToString()))
+        assert (page.at, page.lines[13].line.data) == (53, "line 3")
+        tail = made.service.tail(logs_pb2.TailRequest(view_id=opened.view_id, first=100).SerializeToString())
+        beat = logs_pb2.TailResponse.FromString(await anext(tail))
+        assert not beat.lines
+        answer = asyncio.ensure_future(anext(tail))
+        made.put(numbered(1, first=50, key="/u/k/0:0", producer="k"))
+        while not answer.done():
+            made.now += 0.1
+            await asyncio.sleep(0)
+        assert [found.line.data for found in logs_pb2.TailResponse.FromString(answer.result()).lines] == ["line 50"]
+        await cast(Any, tail).aclose()
+
+    served(tmp_path, body)

@@ -450,3 +450,103 @@ def test_flags_are_bits() -> None:
     numbers = Numbers()
     numbers.append(5, CONTEXT | BREAKS)
     assert numbers.page(0, 9) == [(5, CONTEXT | BREAKS)]
+
+
+def test_numbers_of_close_lines_take_two_bytes_and_of_following_ones_next_to_none() -> None:
+    close, following, far = Numbers(), Numbers(), Numbers()
+    for start in range(0, 102_400, 1024):
+        close.extend([(seq * 5, 0) for seq in range(start, start + 1024)])
+        far.extend([(seq << 20, 0) for seq in range(start, start + 1024)])
+    following.extend_seqs(range(7, 10_240_007))
+    assert len(following) == 10_240_000 and following.memory_bytes < 1 << 20
+    assert close.memory_bytes < 102_400 * 2.5 < 102_400 * 8 < far.memory_bytes
+    assert following.page(10_239_999, 5) == [(10_240_006, 0)]
+    assert [following.number_of(seq) for seq in (7, 5_000_000, 10_240_006, 6)] == [0, 4_999_993, 10_239_999, None]
+    assert [close.at_or_after(seq) for seq in (0, 1, 6, 511_995, 1 << 40)] == [0, 1, 2, 102_399, 102_399]
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps=st.lists(st.tuples(st.booleans(), st.integers(1, 2500), st.integers(0, 3)), max_size=8))
+def test_numbers_are_the_same_however_the_lines_come(steps: list[tuple[bool, int, int]]) -> None:
+    numbers, plain, seq = Numbers(), [], 1
+    for is_range, count, hole in steps:
+        seqs = range(seq, seq + count)
+        if is_range:
+            numbers.extend_seqs(seqs)
+        else:
+            numbers.extend([(one, CONTEXT if one % 900 == 0 else 0) for one in seqs])
+        plain += [(one, CONTEXT if not is_range and one % 900 == 0 else 0) for one in seqs]
+        seq += count + hole
+    assert len(numbers) == len(plain)
+    assert numbers.page(0, len(plain) + 5) == plain
+    assert numbers.page(1000, 1100) == plain[1000:2100]
+    assert all(numbers.number_of(one) == place for place, (one, _) in enumerate(plain))
+    assert numbers.lowest_seq() == (plain[0][0] if plain else 0)
+
+
+def test_a_log_by_itself_is_numbered_without_reading_a_line(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for start in range(0, 3000, 500):
+        put(store, numbered(500, first=start))
+        put(store, numbered(3, first=start // 500 * 3, key="/u/j/1:0", producer="p1"))
+        if start in (500, 1500):
+            store.roll()
+            settle(store)
+            while Upkeep(store).convert():
+                pass
+    assert store.catalog.segments(LOG)
+    slow = view_of(store, "/u/j/0:0", max_lines=2999)
+    expected = lines_of(slow)
+    monkeypatch.setattr(View, "read_store", None)
+    fast = view_of(store, "/u/j/0:0")
+    monkeypatch.undo()
+    assert (len(fast.numbers), fast.hits, fast.is_complete, fast.state().capped) == (3000, 3000, True, False)
+    assert lines_of(fast)[:2999] == expected
+    put(store, numbered(2, first=3000))
+    run(fast.extend(1.0))
+    assert texts(fast, 2999) == ["line 2999", "line 3000", "line 3001"]
+    whole = view_of(store, "/u/j", match_scope=PREFIX)
+    assert len(whole.numbers) == 3002 + 18
+
+
+def test_a_view_of_several_logs_has_their_lines_by_time_and_wakes_for_each(store: Store) -> None:
+    for rank in range(4):
+        put(
+            store,
+            *(
+                numbered(1, first=n, key=f"/u/j/{rank}:0", producer=f"p{rank}", at_ms=NOW_MS + 10 * n + rank)
+                for n in range(20)
+            ),
+        )
+    request = logs_pb2.FetchLogsRequest(source="/u/j/0:0", match_scope=EXACT, regex="[05]$")
+    also = [
+        logs_pb2.LogViewSource(source="/u/j/2", match_scope=PREFIX),
+        logs_pb2.LogViewSource(source="/u/j/2:0", match_scope=EXACT),
+    ]
+    view = View(store, queries.merged(queries.parse(request), also))
+    run(view.build())
+    assert [(found.line.key, found.line.data) for found in lines_of(view)] == [
+        (f"/u/j/{rank}:0", f"line {number}") for number in (0, 5, 10, 15) for rank in (0, 2)
+    ]  # fmt: skip
+
+
+def test_errors_are_found_by_the_level_that_lines_state(store: Store) -> None:
+    for level in (0, 2, 4, 0, 5, 3):
+        put(store, batch([f"level {level}"], producer=f"p{level}{store.last_seq}", level=level))  # type: ignore[arg-type]
+    view = view_of(store, "/u/j/0:0")
+    find = Find(view, None, "", 4)
+    run(find.advance())
+    assert find.total == 2
+    assert [find.next(start, backward=False) for start in (0, 3)] == [(2, 1), (4, 2)]
+
+
+def test_a_line_is_found_by_its_seq_and_by_its_time(store: Store) -> None:
+    put(
+        store,
+        numbered(100),
+        numbered(5, key="/u/other/0:0", producer="other"),
+        numbered(100, first=100, at_ms=NOW_MS + 1000),
+    )
+    view = view_of(store, "/u/j/0:0")
+    assert [run(view.at_seq(seq)) for seq in (1, 100, 103, 106, 5000)] == [0, 99, 100, 100, 199]
+    assert [run(view.at_time(NOW_MS + ms)) for ms in (-5, 7, 500, 1003, 9999)] == [0, 7, 100, 103, 199]
+    assert run(view_of(store, "/u/none/0:0").at_time(5)) is None

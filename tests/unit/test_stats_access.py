@@ -37,6 +37,10 @@ def test_a_task_reads_the_logs_of_its_own_subtree_alone(source: str, scope: comm
     assert refusal("LogService/FetchLogs", asked.SerializeToString()) == code
     view = logs_pb2.OpenLogViewRequest(query=asked)
     assert refusal("LogService/OpenLogView", view.SerializeToString()) == code
+    own = logs_pb2.FetchLogsRequest(source="/ann/r/c", match_scope=common_pb2.MATCH_SCOPE_PREFIX)
+    more = [logs_pb2.LogViewSource(source=source, match_scope=scope)]
+    merged = logs_pb2.OpenLogViewRequest(query=own, also=more)
+    assert refusal("LogService/OpenLogView", merged.SerializeToString()) == code
 
 
 def test_bytes_that_are_no_request_and_methods_that_are_none_of_its_business() -> None:
