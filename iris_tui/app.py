@@ -13,7 +13,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from iris_core.contracts import IrisError
 from iris_core.model.errors import ModelError
@@ -23,10 +23,10 @@ from iris_tui.actions import SCOPES, Action
 from iris_tui.endings import SIGNALS
 from iris_tui.glyphs import Glyphs, choose
 from iris_tui.keymap import bindings
+from iris_tui.navigation import Navigation
 from iris_tui.scope import ActionHost
 from iris_tui.screen import ConsoleScreen
 from iris_tui.themes import PRODUCTION, THEMES, is_production
-from iris_tui.typeahead import TypeAhead
 from iris_tui.widgets.prompt import Question
 
 if TYPE_CHECKING:
@@ -42,13 +42,12 @@ SAME_TOAST_S: Final = 5.0
 QUIT_NOTE: Final = "Jobs go on without it."
 
 
-class IrisApp(ActionHost, TypeAhead, inherit_bindings=False):
+class IrisApp(Navigation, inherit_bindings=False):
     """`open_session(name)` connects to another cluster by name; it may raise IrisError and runs in a thread."""
 
     TITLE = "iris"
     ENABLE_COMMAND_PALETTE = False
-    SCOPE: ClassVar[str] = "app"
-    BINDINGS = bindings("app")
+    BINDINGS = bindings("app", "go")
     CSS = """
     Toast { max-width: 70; }
     """
@@ -63,8 +62,7 @@ class IrisApp(ActionHost, TypeAhead, inherit_bindings=False):
         crash_dir: Path | None = None,
         glyphs: Glyphs | None = None,
     ) -> None:
-        super().__init__()
-        self.session = session
+        super().__init__(session)
         self.glyphs = glyphs or choose()
         self.ended_by = ""
         """Name of the signal that ended the console."""
@@ -73,7 +71,6 @@ class IrisApp(ActionHost, TypeAhead, inherit_bindings=False):
         self._quit_note = quit_note
         self._title_note = title
         self._crash_dir = crash_dir
-        self._sessions: dict[str, tuple[Session, ConsoleScreen]] = {}
         self._toasts: dict[str, float] = {}
         self._command_history: list[str] = []
         self._gates = 0
@@ -100,25 +97,12 @@ class IrisApp(ActionHost, TypeAhead, inherit_bindings=False):
                 loop.add_signal_handler(number, self._signalled, number)
 
     def on_mount(self) -> None:
-        self._enter(self.session)
+        self.enter(self.session)
         if self._title_note:
             self.say(self._title_note)
 
-    def _enter(self, session: Session) -> None:
-        """Show a session's first screen; its subscription starts with the first time."""
-        known = self._sessions.get(session.name)
-        if known is None:
-            screen = registry.load(registry.FIRST)(session)
-            self._sessions[session.name] = (session, screen)
-            self.install_screen(screen, name=f"{registry.FIRST}@{session.name}")
-            self.run_worker(session.run(), name=f"session {session.name}", group="sessions", exit_on_error=False)
-        else:
-            session, screen = known
-        self.session = session
-        if isinstance(self.screen, ConsoleScreen):
-            self.switch_screen(screen)
-        else:
-            self.push_screen(screen)
+    def entered(self, session: Session) -> None:
+        """A production cluster has its colours."""
         self.theme = PRODUCTION.name if is_production(session.environment) else self._plain_theme()
 
     def _plain_theme(self) -> str:
@@ -147,7 +131,7 @@ class IrisApp(ActionHost, TypeAhead, inherit_bindings=False):
         return str(path)
 
     async def on_unmount(self) -> None:
-        for session, _ in self._sessions.values():
+        for session in self.sessions.values():
             with contextlib.suppress(IrisError):
                 await session.client.close()
 
@@ -177,7 +161,8 @@ class IrisApp(ActionHost, TypeAhead, inherit_bindings=False):
             return f"{action.title}: this console is read-only"
         if self._gates:
             return f"{action.title}: another change waits at the gate"
-        state = self.session.link
+        screen = self.console_screen
+        state = screen.link if screen is not None else self.session.link
         if not state.fresh:
             return f"{action.title}: what is shown is not live ({state.link.value}); ^r tries the connection"
         return ""
@@ -201,13 +186,13 @@ class IrisApp(ActionHost, TypeAhead, inherit_bindings=False):
         return found[1] if found is not None else None
 
     def _find_host(self, scope: str) -> tuple[ConsoleScreen | None, ActionHost] | None:
-        if scope == self.SCOPE:
+        if scope in self.SCOPES:
             return None, self
         for screen in reversed(self.screen_stack):
             if not isinstance(screen, ConsoleScreen):
                 continue
             hosts = [*screen.hosts(), *(node for node in screen.walk_children() if isinstance(node, ActionHost))]
-            host = next((host for host in hosts if scope == host.SCOPE), None)
+            host = next((host for host in hosts if scope in host.SCOPES), None)
             if host is not None:
                 return screen, host
         return None
@@ -231,13 +216,12 @@ class IrisApp(ActionHost, TypeAhead, inherit_bindings=False):
             self.say(str(error), severity="warning")
 
     def show_row(self, name: str) -> None:
-        """Go to a job, task or attempt, wherever the console is."""
-        _, screen = self._sessions[self.session.name]
-        while self.screen is not screen and len(self.screen_stack) > 1:
-            self.pop_screen()
+        """Go to a job, task or attempt in the tree."""
+        self.go(registry.FIRST)
+        screen = self.console_screen
         show = getattr(screen, "show_row", None)
-        if show is not None:
-            show(name)
+        if screen is not None and show is not None:
+            screen.when_mounted(lambda: show(name))
 
     def run_command(self, text: str) -> None:
         """Do what was typed after `:`. Raises ModelError with the place of the fault."""
@@ -281,7 +265,7 @@ class IrisApp(ActionHost, TypeAhead, inherit_bindings=False):
         screen = self.console_screen
         if screen is None or screen is not self.screen:
             return
-        active = [host.SCOPE for host in screen.hosts()]
+        active = [scope for host in screen.hosts() for scope in host.SCOPES]
 
         async def load() -> list[tuple[str, object]]:
             return list(help_lines(active, read_only=self.session.read_only))
@@ -296,8 +280,8 @@ class IrisApp(ActionHost, TypeAhead, inherit_bindings=False):
             reload()
 
     def do_cluster(self, name: str) -> None:
-        if name in self._sessions:
-            self._enter(self._sessions[name][0])
+        if name in self.sessions:
+            self.enter(self.sessions[name])
             return
         self.run_worker(self._go_to(name), name=f"go to {one_line(name)}", group="cluster", exit_on_error=False)
 
@@ -313,7 +297,7 @@ class IrisApp(ActionHost, TypeAhead, inherit_bindings=False):
         except IrisError as error:
             self.say(f"{one_line(error.message)}{'; ' + one_line(error.hint) if error.hint else ''}", severity="error")
             return
-        self._enter(session)
+        self.enter(session)
 
     def do_theme(self, name: str) -> None:
         names = [theme.name for theme in THEMES]
@@ -341,5 +325,7 @@ class IrisApp(ActionHost, TypeAhead, inherit_bindings=False):
         close = getattr(screen, "close_page", None)
         if close is not None:
             close()
+        elif isinstance(screen, ConsoleScreen) and screen.place[1]:
+            self.go_back()
         else:
             self.do_quit()

@@ -22,6 +22,11 @@ _SHOWN: Final = {
     "ampersand": "&",
     "space": "Space",
     "enter": "Enter",
+    "minus": "-",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
     "escape": "Esc",
     "pageup": "PgUp",
     "pagedown": "PgDn",
@@ -34,8 +39,8 @@ _SHOWN: Final = {
 }
 
 
-def bindings(scope: str) -> list[BindingType]:
-    """Textual's bindings for the widget or screen that answers this scope."""
+def bindings(*scopes: str) -> list[BindingType]:
+    """Textual's bindings for the widget or screen that answers these scopes."""
     return [
         Binding(
             ",".join(_with_escape(action.keys)),
@@ -45,6 +50,7 @@ def bindings(scope: str) -> list[BindingType]:
             priority=action.id in PRIORITY,
             id=action.id,
         )
+        for scope in scopes
         for action in in_scope(scope)
         if action.keys and not action.mutates
     ]

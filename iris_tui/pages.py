@@ -43,7 +43,7 @@ class PageText(TextView):
 class TextPage(ConsoleScreen):
     """`load` gives the lines; it may raise IrisError. `command` is the command line that prints the same."""
 
-    SCOPE: ClassVar[str] = ""
+    SCOPES: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,

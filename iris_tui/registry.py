@@ -1,8 +1,13 @@
-"""The screens by name. Only the one that is shown first is loaded at start; the kit never imports a screen by itself."""
+"""The screens by name. Only the one that is shown first is loaded at start; the kit never imports a screen by itself.
+
+From this table come the go-to menu, the `:` commands that lead to a screen, their place in the help, and what is refused while
+the console is offline. A screen that has not landed is not in it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 from iris_core.cli.beside import load as load_beside
@@ -11,11 +16,64 @@ if TYPE_CHECKING:
     from iris_tui.screen import ConsoleScreen
     from iris_tui.session import Session
 
-SCREENS: Final[dict[str, str]] = {"jobs": "screens.jobs:JobsScreen"}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScreenSpec:
+    """One screen.
+
+    Attributes:
+        name: Its id, and the word after `:` unless `word` says otherwise.
+        title: What the header, the go-to menu and the help call it.
+        where: Module and class.
+        letter: Its key in the go-to menu; "" = it is reached from a row, or by its word.
+        argument: What may follow the word: "[FILTER]" for a list, the id of what it is about for the others.
+        word: Word after `:`; "-" = none, because an action leads there.
+        aliases: Other words.
+        cli: Equivalent command line; `{at}` is the cluster selector.
+        offline: Whether it works on a checkpoint.
+    """
+
+    name: str
+    title: str
+    where: str
+    letter: str = ""
+    argument: str = ""
+    word: str = ""
+    aliases: tuple[str, ...] = ()
+    cli: str = ""
+    offline: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "word", "" if self.word == "-" else self.word or self.name)
+
+    @property
+    def lists(self) -> bool:
+        """Whether it shows a list, so that what follows its word is a filter and not an id."""
+        return self.argument in ("", "[FILTER]")
+
+
+_ALL: Final = (
+    ScreenSpec(
+        name="jobs", title="Jobs", where="screens.jobs:JobsScreen", letter="j", argument="[FILTER]", aliases=("job-tree",),
+        cli="iris-core {at} job list", offline=True,
+    ),
+)  # fmt: skip
+
+SCREENS: Final[dict[str, ScreenSpec]] = {spec.name: spec for spec in _ALL}
 FIRST: Final = "jobs"
 
 
-def load(name: str) -> Callable[[Session], ConsoleScreen]:
-    """The class of a screen. Raises IrisError if another `screens` package is in the way, KeyError for an unknown name."""
-    module, _, attribute = SCREENS[name].partition(":")
-    return cast("Callable[[Session], ConsoleScreen]", getattr(load_beside(module), attribute))
+def load(name: str) -> Callable[..., ConsoleScreen]:
+    """The class of a screen, made with the session and, for one about something, its id.
+
+    Raises IrisError if another `screens` package is in the way, KeyError for an unknown name.
+    """
+    module, _, attribute = SCREENS[name].where.partition(":")
+    return cast("Callable[..., ConsoleScreen]", getattr(load_beside(module), attribute))
+
+
+def make(session: Session, name: str, subject: str = "") -> ConsoleScreen:
+    """A screen for a session; `subject` is the id it is about."""
+    screen = load(name)(session, subject) if subject else load(name)(session)
+    screen.place = (name, subject)
+    return screen

@@ -1,4 +1,4 @@
-"""Where actions are answered: a widget, screen or app with a scope and a `do_<name>` for each action of it.
+"""Where actions are answered: a widget, screen or app with scopes and a `do_<name>` for each action of them.
 
 Every binding calls `action_act`, and `:` commands, menu and palette call `perform`: so an action behaves the same however it
 was asked for, and one that mutates passes the same checks everywhere.
@@ -27,9 +27,9 @@ class Guard(Protocol):
 
 
 class ActionHost:
-    """Mix into an App, Screen or Widget; answers the actions of `SCOPE`."""
+    """Mix into an App, Screen or Widget; answers the actions of its `SCOPES`, the innermost first."""
 
-    SCOPE: ClassVar[str] = ""
+    SCOPES: ClassVar[tuple[str, ...]] = ()
 
     def action_act(self, action_id: str) -> None:
         """What every key binding calls."""
@@ -52,8 +52,13 @@ class ActionHost:
         if refused:
             guard.say(refused, severity="warning")
             return
-        handler: Callable[..., Any] = getattr(self, f"do_{action.name}")
+        handler = self.handler(action)
         if action.arguments:
             handler(argument)
         else:
             handler()
+
+    def handler(self, action: Action) -> Callable[..., Any]:
+        """What does it."""
+        handler: Callable[..., Any] = getattr(self, f"do_{action.name}")
+        return handler

@@ -1,14 +1,15 @@
 """What every screen of the console shares: header, prompt, key bar, and the two clocks.
 
 One flusher, ten times a second, shows what came meanwhile in one repaint; when a flush took long the next ones come later, so
-that keys never wait for drawing. Once a second ages and the header move on. No subscription calls a widget.
+that keys never wait for drawing. Once a second ages and the header move on. A screen that is not shown has no timer. No
+subscription calls a widget.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual.screen import Screen
 
@@ -20,8 +21,11 @@ from iris_tui.widgets.prompt import Prompt
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+    from textual.timer import Timer
     from textual.widget import Widget
 
+    from iris_core.live.watch import LinkState
+    from iris_tui.app import IrisApp
     from iris_tui.session import Session
 
 FLUSH_S: Final = 0.1
@@ -29,7 +33,7 @@ SLOW_FLUSH_S: Final = 0.05
 
 
 class ConsoleScreen(ActionHost, Screen[None]):
-    """A full screen. Subclasses give `body()`, `flush()`, `tick()` and `title_text()`."""
+    """A full screen. Subclasses give `body()`, `flush()`, `tick()` and `title_text()`, and what of them is kept when they are left."""
 
     DEFAULT_CSS = """
     ConsoleScreen { background: $background; }
@@ -39,11 +43,24 @@ class ConsoleScreen(ActionHost, Screen[None]):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self.session = session
+        self.place = ("", "")
+        """Name in the registry and subject; ("", "") for a page that is no place of its own."""
         self.header = Header()
         self.prompt = Prompt()
         self.keybar = KeyBar()
+        self._flusher: Timer | None = None
+        self._later: list[Callable[[], None]] = []
         self._not_before = 0.0
         self._ticked = 0.0
+
+    @property
+    def console(self) -> IrisApp:
+        """The app, by its own type."""
+        from iris_tui.app import IrisApp
+
+        app = self.app
+        assert isinstance(app, IrisApp)
+        return app
 
     def compose(self) -> ComposeResult:
         yield self.header
@@ -65,11 +82,53 @@ class ConsoleScreen(ActionHost, Screen[None]):
         """What the header calls this screen."""
         return ""
 
+    @property
+    def link(self) -> LinkState:
+        """How the connection that feeds this screen stands."""
+        return self.session.link
+
+    def check_argument(self, argument: str) -> None:
+        """Raises ModelError if what followed the screen's word is wrong; asked before it is shown."""
+
+    def accept(self, argument: str) -> None:
+        """Take what followed the screen's word: a list takes it as a filter."""
+
+    def view_state(self) -> dict[str, Any]:
+        """How it looks now, as JSON can hold it: filter, sort, cursor; given back to `restore`."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Look as it did. What cannot be understood (any more) is left out, without a word."""
+
+    def look_like(self, state: dict[str, Any]) -> None:
+        """Restore a view state now, or as soon as there is something to restore it to."""
+        if state:
+            self.when_mounted(lambda: self.restore(state))
+
+    def when_mounted(self, do: Callable[[], None]) -> None:
+        """Do it now, or once the screen is built."""
+        if self.is_mounted:
+            do()
+        else:
+            self._later.append(do)
+
     def on_mount(self) -> None:
-        self.set_interval(FLUSH_S, self.flush_now)
+        self._flusher = self.set_interval(FLUSH_S, self.flush_now)
+        self.call_next(self._begin)
+
+    def _begin(self) -> None:
+        for do in self._later:
+            do()
+        self._later.clear()
         self.flush_now()
 
+    def on_screen_suspend(self) -> None:
+        if self._flusher is not None:
+            self._flusher.pause()
+
     def on_screen_resume(self) -> None:
+        if self._flusher is not None:
+            self._flusher.resume()
         self._not_before = 0.0
         self.flush_now()
 
@@ -83,11 +142,11 @@ class ConsoleScreen(ActionHost, Screen[None]):
                 self._ticked = began
                 self.tick()
             self.flush()
-            self.header.update_from(self.session, self.title_text())
+            self.header.update_from(self.session, self.title_text(), self.link)
             if self.prompt.is_open:
                 self.keybar.show_keys((("Enter", "Take it"), ("Esc", "Leave it as it was"), ("↑", "Earlier ones")))
             else:
-                self.keybar.update_from([in_scope(host.SCOPE) for host in self.hosts()])
+                self.keybar.update_from([in_scope(scope) for host in self.hosts() for scope in host.SCOPES])
         took = time.monotonic() - began
         self._not_before = time.monotonic() + 4 * took if took > SLOW_FLUSH_S else 0.0
 
@@ -96,6 +155,6 @@ class ConsoleScreen(ActionHost, Screen[None]):
         node = self.focused if self.focused is not None else self
         seen: set[str] = set()
         for ancestor in node.ancestors_with_self:
-            if isinstance(ancestor, ActionHost) and ancestor.SCOPE and ancestor.SCOPE not in seen:
-                seen.add(ancestor.SCOPE)
+            if isinstance(ancestor, ActionHost) and ancestor.SCOPES and not seen.issuperset(ancestor.SCOPES):
+                seen.update(ancestor.SCOPES)
                 yield ancestor

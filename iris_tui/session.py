@@ -120,6 +120,8 @@ class Session:
         self.watch.select(self.tree.selectors())
         self.user = ""
         self.role = ""
+        self.offline = False
+        """Whether this is a checkpoint and no live cluster."""
 
     @property
     def link(self) -> LinkState:

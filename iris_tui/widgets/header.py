@@ -46,8 +46,8 @@ class Header(Line):
 
     _production = False
 
-    def update_from(self, session: Session, title: str) -> None:
-        """Show the session as it stands now."""
+    def update_from(self, session: Session, title: str, link: LinkState) -> None:
+        """Show the session as it stands now, and how the connection stands that feeds the screen."""
         self._production = is_production(session.environment)
         left = [Run(" iris ", Tone.DIM), Run(one_line(session.name), Tone.PLAIN)]
         if self._production:
@@ -55,14 +55,13 @@ class Header(Line):
         elif session.environment and session.environment != session.name:
             left.append(Run(f"  {one_line(session.environment)}", Tone.DIM))
         left.append(Run(f"   {title}", Tone.DIM))
-        state = session.link
         right: list[Run] = []
         if session.read_only:
             right.append(Run("READ-ONLY  ", Tone.WARN))
         if session.role:
             who = f"{one_line(session.user)} ({one_line(session.role)})  "
             right.append(Run(who, Tone.DIM))
-        right.append(Run(f"{link_text(state)} ", _TONES[state.link]))
+        right.append(Run(f"{link_text(link)} ", _TONES[link.link]))
         self.show(left, right)
 
     def over(self) -> Style:

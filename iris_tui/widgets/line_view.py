@@ -47,7 +47,7 @@ class LineView(ActionHost, ScrollView, Painted, can_focus=True, inherit_bindings
     DEFAULT_CSS = """
     LineView { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; scrollbar-gutter: stable; }
     """
-    SCOPE: ClassVar[str] = "text"
+    SCOPES: ClassVar[tuple[str, ...]] = ("text",)
 
     class Scrolled(Message):
         """The reader moved."""

@@ -42,7 +42,7 @@ _LEVELS = {1: Tone.DIM, 3: Tone.WARN, 4: Tone.BAD, 5: Tone.BAD}
 class LogLines(LineView):
     """The lines themselves."""
 
-    SCOPE: ClassVar[str] = "log"
+    SCOPES: ClassVar[tuple[str, ...]] = ("log",)
     BINDINGS = bindings("log")
 
     def __init__(self, view: LogView) -> None:

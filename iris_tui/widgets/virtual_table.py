@@ -62,7 +62,7 @@ class VirtualTable(ActionHost, ScrollView, Painted, can_focus=True, inherit_bind
     DEFAULT_CSS = """
     VirtualTable { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; scrollbar-gutter: stable; }
     """
-    SCOPE: ClassVar[str] = "table"
+    SCOPES: ClassVar[tuple[str, ...]] = ("table",)
     BINDINGS = bindings("table")
 
     class Moved(Message):

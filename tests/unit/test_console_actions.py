@@ -12,18 +12,24 @@ from iris_tui.help import help_lines
 from iris_tui.keymap import PRIORITY, bindings, clashes
 from iris_tui.pages import PageText
 from iris_tui.registry import SCREENS, load
+from iris_tui.scope import ActionHost
 from iris_tui.widgets.log_pane import LogLines
 from iris_tui.widgets.virtual_table import VirtualTable
-from screens.jobs import JobsScreen
 
-HOSTS = {host.SCOPE: host for host in (IrisApp, JobsScreen, VirtualTable, LogLines, PageText)}
+WIDGETS: tuple[type[ActionHost], ...] = (VirtualTable, LogLines, PageText)
+HOSTS: dict[str, type[ActionHost]] = {
+    scope: host
+    for host in (*WIDGETS, *(load(name) for name in SCREENS), IrisApp)
+    for scope in host.SCOPES  # type: ignore[attr-defined]
+}
 
 
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.id)
 def test_an_action_is_complete(action: Action) -> None:
     assert action.title[0].isupper()
     assert action.scope in SCOPES
-    assert callable(getattr(HOSTS[action.scope], f"do_{action.name}"))
+    if action.scope != "go":
+        assert callable(getattr(HOSTS[action.scope], f"do_{action.name}"))
     assert bool(action.command) is not action.moves, "everything that does not just move is a command"
     assert action.keys or action.command
     assert "{id}" not in action.cli or action.kinds or action.scope == "log"
@@ -48,11 +54,15 @@ def test_ids_commands_and_aliases_are_unique() -> None:
 
 
 def test_no_key_means_two_things_at_once() -> None:
-    assert clashes("app", "jobs", "table") == []
+    for name in SCREENS:
+        scopes = load(name).SCOPES  # type: ignore[attr-defined]
+        assert clashes("app", "go", "table", *scopes) == []
+        menu = [action.menu for action in ACTIONS if action.menu and action.scope in scopes]
+        assert len(set(menu)) == len(menu)
     assert clashes("log") == []
     assert clashes("text") == []
-    menu = [action.menu for action in ACTIONS if action.menu]
-    assert len(set(menu)) == len(menu)
+    letters = [screen.letter for screen in SCREENS.values() if screen.letter]
+    assert len(set(letters)) == len(letters)
 
 
 def test_no_binding_that_mutates_and_none_with_priority_but_quitting() -> None:
@@ -78,14 +88,16 @@ def test_help_in_read_only_mode_leaves_out_what_changes_something() -> None:
         assert (action.title in text) is not action.mutates
 
 
-def test_every_screen_can_be_loaded_and_answers_a_scope() -> None:
-    for name in SCREENS:
-        assert name in SCOPES
-        assert load(name) is HOSTS[name]
+def test_every_screen_can_be_loaded_and_is_reached_by_key_word_and_palette() -> None:
+    for name, screen in SCREENS.items():
+        assert set(load(name).SCOPES) <= set(SCOPES)  # type: ignore[attr-defined]
+        assert screen.letter or not screen.lists, "a list is in the go-to menu"
+        if screen.word:
+            assert BY_COMMAND[screen.word].id == f"go.{name}"
 
 
 def test_commands_are_parsed_with_their_argument() -> None:
-    assert parse_command(" jobs state:running user:ada ") == (BY_ID["jobs.show"], "state:running user:ada")
+    assert parse_command(" jobs state:running user:ada ") == (BY_ID["go.jobs"], "state:running user:ada")
     assert parse_command("q")[0].id == "app.quit_now"
 
 
@@ -106,5 +118,5 @@ def test_a_wrong_command_says_where_and_what(text: str, position: int, words: st
 
 
 def test_a_summary_names_keys_command_and_command_line() -> None:
-    assert summary(BY_ID["jobs.cancel"], "--cluster=lab") == ":cancel [ID…]   iris-core --cluster=lab job cancel ID"
+    assert summary(BY_ID["target.cancel"], "--cluster=lab") == ":cancel [ID…]   iris-core --cluster=lab job cancel ID"
     assert all(summary(action, "--cluster=lab") for scope in SCOPES for action in in_scope(scope))

@@ -598,7 +598,7 @@ async def test_keys_under_an_open_gate_do_nothing_below_it() -> None:
         await rig.keys("x", "l", "d", "colon", "slash", "space", "q")
         assert rig.app.screen is gate
         assert not rig.jobs.prompt.is_open and not rig.jobs.store.marks and not rig.jobs.query(LogPane)
-        assert rig.app.refusal(BY_ID["jobs.cancel"])
+        assert rig.app.refusal(BY_ID["target.cancel"])
 
 
 async def test_production_is_a_word_in_the_header_and_in_the_gate() -> None:

@@ -1,0 +1,70 @@
+"""Everything an operator can do in the console, in one table.
+
+Key bindings, the palette, `:` commands, the action menu, the key bar, the help page and the equivalent command lines are all
+made from it; nothing is bound anywhere else. It is written in one file per scope. An action that mutates has a tier, is offered
+only through the action menu, the palette or a command, always passes the gate, and is never bound with priority, because a
+priority key would fire under an open gate. Adding one: see CONTRIBUTING, "A new action of the console".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from iris_tui.actions.base import Action
+from iris_tui.actions.everywhere import EVERYWHERE
+from iris_tui.actions.lists import JOBS, LISTS
+from iris_tui.actions.log import LOG
+from iris_tui.actions.table import TABLE
+from iris_tui.actions.target import TARGET
+from iris_tui.actions.text import TEXT
+from iris_tui.registry import SCREENS
+
+__all__ = ["ACTIONS", "ALIASES", "BY_COMMAND", "BY_ID", "SCOPES", "Action", "in_scope"]
+
+GO: Final = tuple(
+    Action(
+        id=f"go.{screen.name}",
+        title=f"Show {screen.title[0].lower()}{screen.title[1:]}",
+        command=screen.word,
+        arguments=screen.argument,
+        cli=screen.cli,
+    )
+    for screen in SCREENS.values()
+    if screen.word
+)
+"""Going to each screen; in the go-to menu each has its letter."""
+
+ACTIONS: Final[tuple[Action, ...]] = (*EVERYWHERE, *GO, *LISTS, *TARGET, *JOBS, *TABLE, *LOG, *TEXT)
+
+SCOPES: Final[dict[str, str]] = {
+    "app": "Everywhere",
+    "go": "Screens",
+    "list": "Lists",
+    "target": "Jobs, tasks and attempts",
+    "jobs": "The tree of jobs",
+    "table": "Moving in a table",
+    "log": "Logs",
+    "text": "Text pages",
+}
+"""Scopes in the order of the help page, with their headings."""
+
+BY_ID: Final[dict[str, Action]] = {action.id: action for action in ACTIONS}
+BY_COMMAND: Final[dict[str, Action]] = {action.command: action for action in ACTIONS if action.command}
+ALIASES: Final[dict[str, str]] = {
+    "q": "quit",
+    "q!": "quit",
+    "h": "help",
+    "stop": "cancel",
+    "kill": "cancel",
+    **{alias: screen.word for screen in SCREENS.values() if screen.word for alias in screen.aliases},
+}
+"""Other words for the same command."""
+
+_IN_SCOPE: Final[dict[str, list[Action]]] = {
+    scope: [action for action in ACTIONS if action.scope == scope] for scope in SCOPES
+}
+
+
+def in_scope(scope: str) -> list[Action]:
+    """The actions of one scope, in the order of the table."""
+    return _IN_SCOPE.get(scope, [])

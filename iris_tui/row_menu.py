@@ -1,0 +1,110 @@
+"""Marks, and the menu of what can be done with a row or with all that are marked.
+
+The menu is made from the action table: what fits the kind of row and belongs to a scope of the screen. It decides nothing: an
+action chosen here is performed as if its key had been pressed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from iris_core.model.text import one_line
+from iris_tui.actions import ACTIONS, BY_ID, Action
+from iris_tui.drawing import counted
+from iris_tui.screen import ConsoleScreen
+
+if TYPE_CHECKING:
+    from iris_core.live.rows import RowStore
+    from iris_tui.widgets.virtual_table import VirtualTable
+
+
+class RowMenu(ConsoleScreen):
+    """A screen with one table of rows."""
+
+    MARKABLE: ClassVar[tuple[str, ...]] = ()
+    """Kinds of row that can be marked."""
+
+    store: RowStore[Any]
+    table: VirtualTable
+    _anchor = ""
+    """The row that was marked last."""
+
+    # --- marks -------------------------------------------------------------------------------------------------------
+
+    def do_mark(self) -> None:
+        row = self.table.row
+        if row is None or row.kind not in self.MARKABLE:
+            kinds = " and ".join(f"{kind}s" for kind in self.MARKABLE)
+            self.console.say(
+                f"only {kinds} can be marked" if kinds else "nothing can be marked here", severity="warning"
+            )
+            return
+        self._anchor = row.id if self.store.mark(row.id) else ""
+        self.table.do_down()
+        self.table.refresh()
+
+    def do_mark_range(self) -> None:
+        row = self.table.row
+        start, end = self.store.index(self._anchor) if self._anchor else -1, self.store.index(row.id) if row else -1
+        if start < 0 or end < 0:
+            self.do_mark()
+            return
+        for name in self.store.order[min(start, end) : max(start, end) + 1]:
+            known = self.store.get(name)
+            if known is not None and known.kind in self.MARKABLE:
+                self.store.mark(name, on=True)
+        self.table.refresh()
+
+    def do_unmark(self) -> None:
+        self.store.clear_marks()
+        self._anchor = ""
+        self.table.refresh()
+
+    # --- the menu of a row -------------------------------------------------------------------------------------------
+
+    def menu_entries(self, kind: str, *, marked: bool) -> list[Action]:
+        """The actions that fit a kind of row, in the order of the table: those of this screen's scopes."""
+        return [
+            action
+            for action in ACTIONS
+            if action.menu
+            and action.scope in self.SCOPES
+            and kind in action.kinds
+            and not (action.mutates and self.session.read_only)
+            and (not marked or action.mutates or action.many)
+        ]
+
+    def menu_note(self, kind: str) -> str:
+        """A line below the menu's entries."""
+        return ""
+
+    def do_menu(self) -> None:
+        from iris_tui.gate import MenuScreen
+
+        self.table.touch()
+        row = self.table.row
+        marked = sorted(self.store.marks)
+        if not marked and row is None:
+            return
+        first = self.store.get(marked[0]) if marked else row
+        if first is None:
+            return
+        entries = self.menu_entries(first.kind, marked=bool(marked))
+        if not entries:
+            self.console.say(f"nothing can be done with a {first.kind} here", severity="warning")
+            return
+        title = counted(len(marked), f"marked {first.kind}") if marked else one_line(first.id)
+        note = "read-only: nothing can be changed from here" if self.session.read_only else self.menu_note(first.kind)
+        self.app.push_screen(
+            MenuScreen(title, [(action.menu, action.id, action.title) for action in entries], note), self._chosen
+        )
+
+    def _chosen(self, action_id: str | None) -> None:
+        if action_id:
+            self.perform_or_say(BY_ID[action_id])
+
+    def chosen_ids(self, kinds: Sequence[str]) -> list[str]:
+        """What an action is about that works on many: the marked rows, else the one under the cursor, of these kinds only."""
+        names = sorted(self.store.marks) or [self.table.cursor_id]
+        return [name for name in names if (row := self.store.get(name)) is not None and row.kind in kinds]

@@ -1,0 +1,105 @@
+"""Jobs, tasks and attempts as what an action is about, on every screen that shows some: which one is meant, and what opens.
+
+A screen mixes this in and says which one is chosen (`chosen_target`) and which ones a change is about (`chosen_ids`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from iris_core.model.errors import ModelError
+from iris_core.model.ids import JobId, parse_target
+from iris_tui.actions import BY_ID, Action
+from screens.jobs_target import Target, from_text
+
+if TYPE_CHECKING:
+    from iris_tui.screen import ConsoleScreen
+
+
+class TargetActions:
+    """Answers the scope "target". Mix into a ConsoleScreen."""
+
+    def chosen_target(self) -> Target | None:
+        """What the cursor is on, None if it is on nothing of the kind."""
+        raise NotImplementedError
+
+    def chosen_ids(self, kinds: Sequence[str]) -> list[str]:
+        """The marked rows of these kinds, else the one under the cursor if it is of them."""
+        raise NotImplementedError
+
+    def open_logs(self, target: Target) -> None:
+        """Show its logs."""
+        raise NotImplementedError
+
+    @property
+    def _screen(self) -> ConsoleScreen:
+        return cast("ConsoleScreen", self)
+
+    def _target(self, text: str) -> Target | None:
+        """What was typed, else what is chosen. Raises ModelError for what is no id."""
+        return from_text(text) if text else self.chosen_target()
+
+    def do_logs(self, text: str) -> None:
+        target = self._target(text)
+        if target is not None:
+            self.open_logs(target)
+
+    def do_describe(self, text: str) -> None:
+        self._page(self._target(text), "describe")
+
+    def do_explain(self, text: str) -> None:
+        self._page(self._target(text), "explain")
+
+    def do_spec(self, text: str) -> None:
+        self._page(self._target(text), "spec")
+
+    def _page(self, target: Target | None, what: str) -> None:
+        from iris_tui.pages import TextPage
+        from screens import jobs_pages
+
+        if target is None:
+            return
+        screen = self._screen
+        pages = {"spec": jobs_pages.spec, "describe": jobs_pages.describe, "explain": jobs_pages.explain}
+        page = pages[what](screen.session, target)
+        screen.app.push_screen(TextPage(screen.session, page.title, page.load, command=page.command))
+
+    # --- changing ----------------------------------------------------------------------------------------------------
+
+    def do_cancel(self, text: str) -> None:
+        self._change(BY_ID["target.cancel"], text)
+
+    def do_complete(self, text: str) -> None:
+        self._change(BY_ID["target.complete"], text)
+
+    def do_preempt(self, text: str) -> None:
+        self._kick(BY_ID["target.preempt"], text)
+
+    def do_fail(self, text: str) -> None:
+        self._kick(BY_ID["target.fail"], text)
+
+    def _kick(self, action: Action, text: str) -> None:
+        names = text.split() or self.chosen_ids(action.kinds)
+        if not names:
+            raise ModelError(f"{action.command} works on tasks and attempts", hint="choose one, or name it")
+        for name in names:
+            if isinstance(parse_target(name), JobId):
+                raise ModelError(f"{name} is a job", hint=f"name a task of it, such as {name}/0")
+        from screens import jobs_kicks
+
+        screen = self._screen
+        work = jobs_kicks.kick(screen.console, screen.session, action, names)
+        screen.run_worker(work, name=action.title, group="change", exit_on_error=False)
+
+    def _change(self, action: Action, text: str) -> None:
+        names = text.split() or self.chosen_ids(action.kinds)
+        if not names:
+            raise ModelError(f"{action.command} works on jobs", hint="choose a job, or name one")
+        for name in names:
+            JobId.parse(name)
+        from screens import jobs_changes
+
+        screen = self._screen
+        work = jobs_changes.change(screen.console, screen.session, action, names)
+        screen.run_worker(work, name=action.title, group="change", exit_on_error=False)
