@@ -39,11 +39,10 @@ class BootFailed(IrisError):
     """The controller cannot start; the text says why and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """The parts on disk, open. Whoever opened them closes the readers and the writer, and releases the state directory."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What every RPC is answered from."""
 
-    writer: Writer
     model: Model
     readers: Readers
     seal: Seal
@@ -51,6 +50,13 @@ class Opened:
     signer: TokenSigner
     database: Path
     answered: AnsweredIds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened(Stored):
+    """The parts on disk, open. Whoever opened them closes the readers and the writer, and releases the state directory."""
+
+    writer: Writer
     last_checkpoint_ms: int
     """Epoch of the last checkpoint that was finished, 0 = none."""
 
@@ -80,9 +86,17 @@ def open_state(options: ServeOptions, state: StateDir, now_ms: int, opened: list
         raise BootFailed(f"the key {state.path / 'env.key'} cannot be used: {error}") from error
     if not options.dry_run:
         _find_sealed_elsewhere(model, seal)
-    last_ms = int(row[0]) if row is not None else 0
-    keys, signer = KeySet(key.public), TokenSigner(key)
-    return Opened(writer, model, readers, seal, keys, signer, state.database, answered, last_ms)
+    return Opened(
+        model=model,
+        readers=readers,
+        seal=seal,
+        keys=KeySet(key.public),
+        signer=TokenSigner(key),
+        database=state.database,
+        answered=answered,
+        writer=writer,
+        last_checkpoint_ms=int(row[0]) if row is not None else 0,
+    )
 
 
 def _open_store(state: StateDir, now_ms: int) -> tuple[Writer, Model]:

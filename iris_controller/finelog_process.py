@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from iris_controller import release
 from providers.local.processes import Known, kept_environment, read_record, spawn_detached, start_time
@@ -112,6 +111,9 @@ class FinelogProcess:
     @staticmethod
     def _answers(address: str) -> bool:
         """Whether a log store serves there. Blocks for at most `PROBE_S`."""
+        # Of the `controller` extra, which whoever only reads a checkpoint does without.
+        from grpc_health.v1 import health_pb2, health_pb2_grpc
+
         with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
             stub = health_pb2_grpc.HealthStub(channel)
             try:

@@ -1,7 +1,8 @@
 """Opens a checkpoint: bounded, checked before anything of the state is touched, and swapped in by renames.
 
 The bytes come from a store that others can write to: window, output and input are bounded, sizes and digest are those of the manifest,
-and SQLite looks at every page before the file is taken. Must never delete a database, nor touch `db` before the new one is whole.
+and SQLite looks at every page before a controller takes the file. Must never delete a database, nor touch `db` before the new one is
+whole.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,10 @@ READY: Final = "db.restored"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _SQLITE = b"SQLite format 3\0"
 _EPOCH = re.compile(r"[0-9]{1,15}")
+
+
+class NoRoom(BadCheckpoint):
+    """The disk has too little room for what is in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,8 @@ def find(text: str) -> Candidate:
         info = store.stat(last)
         if info is None:
             raise BadCheckpoint(f"Checkpoint not found: there is no {url}")
-        return Candidate(store, last, info.size_bytes, url)
+        epoch = parent.rpartition("/")[2]
+        return Candidate(store, last, info.size_bytes, url, int(epoch) if _EPOCH.fullmatch(epoch) else 0)
     if _EPOCH.fullmatch(last):
         return _folder(open_store(url), int(last))
     root = open_store(parent if last == FOLDER else url)
@@ -129,9 +135,10 @@ def _folder(store: ObjectStore, epoch: int) -> Candidate:
 class _Source:
     """The object as a file to read from: counted, digested, and never more of it than was announced."""
 
-    def __init__(self, candidate: Candidate) -> None:
+    def __init__(self, candidate: Candidate, tell: Callable[[int], None]) -> None:
         self._pieces = candidate.store.chunks(candidate.name)
         self._limit = candidate.size_bytes
+        self._tell = tell
         self._left = b""
         self.digest = hashlib.sha256()
         self.size = 0
@@ -153,30 +160,46 @@ class _Source:
             raise BadCheckpoint(f"it has more than the {self._limit} bytes that it should have")
         self.digest.update(piece)
         self._left += piece
+        self._tell(self.size)
 
 
 def unpack(candidate: Candidate, target: Path) -> None:
     """Writes the checkpoint's database into the new file `target`, durable and checked.
 
-    Raises BadCheckpoint: it is damaged, foreign or a bomb; IrisError: the store does not answer; OSError: the disk. `target` is the
-    caller's to remove then.
+    Raises BadCheckpoint: it is damaged, foreign or a bomb, NoRoom among them; IrisError: the store does not answer; OSError: the disk.
+    `target` is the caller's to remove then.
     """
+    _unpack(candidate, target, lambda _: None, durable=True)
+    check(target)
+    _stamp(target, candidate.epoch_ms, durable=True)
+
+
+def unpack_to_read(candidate: Candidate, target: Path, tell: Callable[[int], None]) -> None:
+    """The same for one that is only looked at: not synced, and the pages are looked at only (`check`) by whoever calls this, where
+    no manifest has the digest of what was read.
+
+    `tell` gets the compressed bytes read so far, and ends the work by raising. Raises as `unpack`.
+    """
+    _unpack(candidate, target, tell, durable=False)
+    _stamp(target, candidate.epoch_ms, durable=False)
+
+
+def _unpack(candidate: Candidate, target: Path, tell: Callable[[int], None], *, durable: bool) -> None:
     manifest = candidate.manifest
     free = shutil.disk_usage(target.parent).free - SPARE_BYTES
     limit = min(MAX_DATABASE_BYTES, manifest.database_bytes if manifest is not None else free)
     if manifest is not None and manifest.database_bytes > min(free, MAX_DATABASE_BYTES):
-        raise BadCheckpoint(f"its database of {manifest.database_bytes} bytes does not fit: {max(free, 0)} are free")
-    source = _Source(candidate)
-    written = _write(source, target, limit)
+        raise NoRoom(f"its database of {manifest.database_bytes} bytes does not fit: {max(free, 0)} are free")
+    source = _Source(candidate, tell)
+    written = _write(source, target, limit, durable=durable)
     if manifest is not None:
         if source.digest.hexdigest() != manifest.sha256 or source.size != manifest.size_bytes:
             raise BadCheckpoint(f"{COMPRESSED} is damaged: it is not what its manifest says")
         if written != manifest.database_bytes:
             raise BadCheckpoint(f"its database has {written} bytes, its manifest says {manifest.database_bytes}")
-    _check(target, candidate.epoch_ms)
 
 
-def _write(source: _Source, target: Path, limit: int) -> int:
+def _write(source: _Source, target: Path, limit: int, *, durable: bool) -> int:
     import zstandard
 
     head = source.peek(16)
@@ -212,17 +235,28 @@ def _write(source: _Source, target: Path, limit: int) -> int:
             view = memoryview(piece)
             while view:
                 view = view[file.write(view) or 0 :]
-        os.fsync(descriptor)
+        if durable:
+            os.fsync(descriptor)
     return written
 
 
-def _check(path: Path, epoch_ms: int) -> None:
-    """Looks at every page, and stamps which checkpoint this was (control-plane §6.3)."""
+def check(path: Path) -> None:
+    """Looks at every page. Raises BadCheckpoint."""
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             verdict = [row[0] for row in connection.execute("PRAGMA quick_check(1)")]
-            if verdict != ["ok"]:
-                raise BadCheckpoint(f"its database is damaged: {verdict[0]}"[:300])
+    except sqlite3.DatabaseError as error:
+        raise BadCheckpoint(f"its database is damaged: {error}") from None
+    if verdict != ["ok"]:
+        raise BadCheckpoint(f"its database is damaged: {verdict[0]}"[:300])
+
+
+def _stamp(path: Path, epoch_ms: int, *, durable: bool) -> None:
+    """Finds it to be a controller's, and writes into it which checkpoint this was (control-plane §6.3). Raises BadCheckpoint."""
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            if not durable:
+                connection.execute("PRAGMA synchronous=OFF")
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if not {"schema_migrations", "meta", "jobs", "tasks"} <= tables:
                 raise BadCheckpoint("its database is none of a controller")

@@ -36,8 +36,11 @@ STILL_NEEDED = f"""
 """Jobs with a running descendant or an attempt that is still on its worker, however long ago they ended."""
 
 
-def load_model(connection: sqlite3.Connection) -> Model:
-    """Reads everything the model holds. Raises sqlite3.Error."""
+def load_model(connection: sqlite3.Connection, *, to_write: bool = True) -> Model:
+    """Reads everything the model holds; without `to_write` no table of history is read through for what only the next job needs.
+
+    Raises sqlite3.Error.
+    """
     connection.row_factory = sqlite3.Row
     try:
         model = Model()
@@ -61,11 +64,12 @@ def load_model(connection: sqlite3.Connection) -> Model:
         )
         for endpoint in _endpoints(connection):
             model.endpoints.put(endpoint)
-        newest = connection.execute(
-            "SELECT max(submitted_at_ms), max(priority_insertion + num_tasks) FROM jobs"
-        ).fetchone()
-        model.last_submitted_ms = max(model.last_submitted_ms, newest[0] or 0)
-        model.next_insertion = max(model.next_insertion, newest[1] or 0)
+        if to_write:
+            newest = connection.execute(
+                "SELECT max(submitted_at_ms), max(priority_insertion + num_tasks) FROM jobs"
+            ).fetchone()
+            model.last_submitted_ms = max(model.last_submitted_ms, newest[0] or 0)
+            model.next_insertion = max(model.next_insertion, newest[1] or 0)
         return model
     finally:
         connection.row_factory = None

@@ -101,7 +101,6 @@ class Session:
     def _offline(self) -> Client:
         from iris_core.cli.beside import load
 
-        load("providers.local.cluster").check_installed()
         opened: Client = load("iris_controller.offline").open_checkpoint(self.checkpoint, self.diagnostics.note)
         return _Traced(opened, self.diagnostics) if self.diagnostics.verbose else opened
 

@@ -1,4 +1,4 @@
-"""The folders of this user: configuration, state, and the cluster files that ship with the program.
+"""The folders of this user: configuration, state, cache, and the cluster files that ship with the program.
 
 The names are those that operators know on every system (DESIGN §2, §5.21), so XDG variables count and no platform's
 own habits do. A variable that is not an absolute path is ignored, as XDG says. Must never create anything.
@@ -27,6 +27,11 @@ def config_home() -> Path:
 def state_home() -> Path:
     """`$XDG_STATE_HOME`, else `~/.local/state`, with `iris` below it."""
     return _base("XDG_STATE_HOME", ".local/state") / "iris"
+
+
+def cache_home() -> Path:
+    """`$XDG_CACHE_HOME`, else `~/.cache`, with `iris` below it: what can be thrown away at any time."""
+    return _base("XDG_CACHE_HOME", ".cache") / "iris"
 
 
 def local_cluster_dir() -> Path:

@@ -45,7 +45,7 @@ def iris(*argv: str) -> tuple[int, str, str]:
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where checkpoints are unpacked."""
+    """Where checkpoints are unpacked that are not kept."""
     folder = tmp_path / "tmp"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -171,15 +171,18 @@ def test_the_status_of_a_checkpoint_does_not_claim_that_anything_runs(saved: str
     assert "Healthy" not in out and "Up for" not in out and "Jobs:" in out
 
 
-def test_what_a_killed_one_left_is_removed_by_the_next(saved: str, temporary: Path) -> None:
+def test_what_a_killed_one_left_is_removed_by_the_next(saved: str, tmp_path: Path, temporary: Path) -> None:
     left, used = temporary / "iris-checkpoint-left", temporary / "iris-checkpoint-used"
     for folder in (left, used):
         folder.mkdir()
-        (folder / "lock").write_bytes(b"")
-    with open(used / "lock", "rb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        assert iris("--checkpoint", saved, "job", "list")[0] == 0
+        (folder / "controller.sqlite3").write_bytes(b"half")
+    held = os.open(used, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    try:
+        assert iris("--checkpoint", str(tmp_path / "state" / "db" / "controller.sqlite3"), "job", "list")[0] == 0
         assert os.listdir(temporary) == ["iris-checkpoint-used"]
+    finally:
+        os.close(held)
 
 
 def test_selectors_exclude_each_other() -> None:
