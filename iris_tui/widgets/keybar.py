@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
     from iris_tui.actions import Action
 
-MOST = 7
+MOST = 8
 
 _SHORT = {
     "app.help": "Help",
     "app.palette": "Search",
+    "app.goto": "Go to",
     "jobs.open": "Open",
     "target.logs": "Logs",
     "target.describe": "Describe",
