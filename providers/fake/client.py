@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from iris_core.contracts import ConnectFailed, Denied, IrisError, R, RpcFailed
 from iris_core.live.filters import JOB_FIELDS, JOB_WORDS, job_row
+from iris_core.live.watch_keys import KIND_FIELDS, ROW_IDS
 from iris_core.model.filter import parse_filter
 from iris_core.model.regex import compile_content_regex
 from iris_core.model.states import ACTIVE, JOB_TERMINAL
@@ -23,6 +24,16 @@ from iris_core.wire.gen.iris.v1 import explain_pb2
 from iris_core.wire.gen.iris.v1 import logs_pb2 as logs
 from iris_core.wire.gen.iris.v1 import pipeline_pb2 as pipeline
 from providers.fake.log_views import FakeViews
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+_FIELDS: Final = {
+    field.message_type.full_name: field.name
+    for field in pb.WatchRows.DESCRIPTOR.fields
+    if field.message_type is not None and field.name in ROW_IDS
+}
+"""The field of `WatchRows` for each kind of row, by its message."""
 
 
 @dataclass(slots=True)
@@ -35,10 +46,10 @@ class Call:
 
 @dataclass(slots=True)
 class _Batch:
+    """Fields of `WatchRows` with the ids that changed or went."""
+
     n: int
-    jobs: tuple[str, ...] = ()
-    tasks: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
+    changed: tuple[tuple[str, str], ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -50,7 +61,7 @@ class _Stream:
 class FakeClient:
     """`iris_core.contracts.AsyncClient` over a scripted cluster.
 
-    Script it with `put`, `drop`, `log`, `heartbeat`, `break_connection`/`restore`, `freeze`/`thaw`, `deny`, `fail` and
+    Script it with `put`, `drop`, `take`, `log`, `heartbeat`, `break_connection`/`restore`, `freeze`/`thaw`, `deny`, `fail` and
     `restart`. `calls` has every call in order; `history` holds jobs that only `ListJobs` knows.
     """
 
@@ -60,8 +71,10 @@ class FakeClient:
         self.role = role
         self.user = user
         self.now_ms = now_ms
-        self.jobs: dict[str, pb.JobStatus] = {}
-        self.tasks: dict[str, pb.TaskStatus] = {}
+        self.rows: dict[str, dict[str, Any]] = {field: {} for field in ROW_IDS}
+        """What Watch shows: by field of `WatchRows`, then by id."""
+        self.jobs: dict[str, pb.JobStatus] = self.rows["jobs"]
+        self.tasks: dict[str, pb.TaskStatus] = self.rows["tasks"]
         self.attempts: dict[str, list[pb.AttemptStatus]] = {}
         self.requests: dict[str, pb.LaunchJobRequest] = {}
         self.explanations: dict[str, explain_pb2.Explanation] = {}
@@ -89,28 +102,29 @@ class FakeClient:
 
     # --- the script --------------------------------------------------------------------------------------------------
 
-    def put(self, *items: pb.JobStatus | pb.TaskStatus | pb.AttemptStatus) -> None:
-        """Publish the latest values of these, as one batch."""
-        jobs: list[str] = []
-        tasks: list[str] = []
+    def put(self, *items: Message) -> None:
+        """Publish the latest values of these, rows of any kind, as one batch."""
+        changed: list[tuple[str, str]] = []
         for item in items:
-            if isinstance(item, pb.JobStatus):
-                self.jobs[item.job_id] = item
-                jobs.append(item.job_id)
-            elif isinstance(item, pb.TaskStatus):
-                self.tasks[item.task_id] = item
-                tasks.append(item.task_id)
-            else:
+            if isinstance(item, pb.AttemptStatus):
                 known = self.attempts.setdefault(item.task_id, [])
                 known[:] = [old for old in known if old.attempt_id != item.attempt_id] + [item]
                 known.sort(key=lambda attempt: attempt.attempt_id)
-        self._publish(tuple(jobs), tuple(tasks), ())
+            name = _FIELDS[item.DESCRIPTOR.full_name]
+            row_id = ROW_IDS[name](item)
+            self.rows[name][row_id] = item
+            changed.append((name, row_id))
+        self._publish(*changed)
 
     def drop(self, *job_ids: str) -> None:
         """The model lets go of these jobs."""
-        for job_id in job_ids:
-            self.jobs.pop(job_id, None)
-        self._publish((), (), job_ids)
+        self.take("jobs", *job_ids)
+
+    def take(self, name: str, *row_ids: str) -> None:
+        """These rows of a field of `WatchRows` are gone."""
+        for row_id in row_ids:
+            self.rows[name].pop(row_id, None)
+        self._publish(*((name, row_id) for row_id in row_ids))
 
     def log(
         self, key: str, *texts: str, source: str = "stdout", level: int = 0, epoch_ms: int = 0, gap: int = 0
@@ -243,9 +257,9 @@ class FakeClient:
     def _revision(self) -> common.Revision:
         return common.Revision(boot_id=f"{self._boot:016x}", n=self._n)
 
-    def _publish(self, jobs: tuple[str, ...], tasks: tuple[str, ...], removed: tuple[str, ...]) -> None:
+    def _publish(self, *changed: tuple[str, str]) -> None:
         self._n += 1
-        batch = _Batch(self._n, jobs, tasks, removed)
+        batch = _Batch(self._n, changed)
         self._batches.append(batch)
         for stream in self._streams:
             rows = [part for selector in stream.selectors if (part := self._rows(selector, [batch])) is not None]
@@ -258,16 +272,26 @@ class FakeClient:
             stream.queue.put_nowait(error)
 
     def _rows(self, selector: pb.WatchSelector, batches: list[_Batch]) -> pb.WatchRows | None:
+        name = KIND_FIELDS[selector.kind]
+        shown = self._shown(selector)
         rows = pb.WatchRows(selector_id=selector.id)
-        if selector.kind == pb.WATCH_KIND_JOBS:
-            names = dict.fromkeys(name for batch in batches for name in (*batch.jobs, *batch.removed))
-            rows.jobs.extend(self.jobs[name] for name in names if name in self.jobs)
-            rows.removed.extend(name for name in names if name not in self.jobs)
-        else:
+        for row_id in dict.fromkeys(row_id for batch in batches for kind, row_id in batch.changed if kind == name):
+            if row_id in shown:
+                getattr(rows, name).append(shown[row_id])
+            elif row_id not in self.rows[name]:
+                rows.removed.append(row_id)
+        return rows if rows.removed or getattr(rows, name) else None
+
+    def _shown(self, selector: pb.WatchSelector) -> dict[str, Any]:
+        """The rows that a selector asks for; filters are the real controller's business."""
+        rows = self.rows[KIND_FIELDS[selector.kind]]
+        if selector.kind == pb.WATCH_KIND_TASKS and selector.job_ids:
             wanted = set(selector.job_ids)
-            names = dict.fromkeys(name for batch in batches for name in batch.tasks)
-            rows.tasks.extend(self.tasks[name] for name in names if self.tasks[name].job_id in wanted)
-        return rows if rows.jobs or rows.tasks or rows.removed else None
+            return {name: task for name, task in rows.items() if task.job_id in wanted}
+        if selector.kind == pb.WATCH_KIND_ATTEMPTS:
+            wanted = set(selector.task_ids)
+            return {name: attempt for name, attempt in rows.items() if attempt.task_id in wanted}
+        return rows
 
     def _begin(self, selector: pb.WatchSelector) -> list[pb.WatchResponse]:
         resume = selector.resume
@@ -280,14 +304,11 @@ class FakeClient:
             resync = pb.WatchResync(selector_id=selector.id, reason="the controller was restarted")
             messages.append(pb.WatchResponse(resync=resync))
         self.snapshots += 1
-        if selector.kind == pb.WATCH_KIND_JOBS:
-            items: list[Any] = list(self.jobs.values())
-        else:
-            items = [task for task in self.tasks.values() if task.job_id in set(selector.job_ids)]
+        items = list(self._shown(selector).values())
         pages = [items[at : at + self.page_rows] for at in range(0, len(items), self.page_rows)] or [[]]
         for page in pages:
             rows = pb.WatchRows(selector_id=selector.id)
-            (rows.jobs if selector.kind == pb.WATCH_KIND_JOBS else rows.tasks).extend(page)
+            getattr(rows, KIND_FIELDS[selector.kind]).extend(page)
             snapshot = pb.WatchSnapshotPage(
                 rows=rows, last=page is pages[-1], revision=self._revision(), total_count=len(items)
             )
@@ -383,7 +404,7 @@ class FakeClient:
             elif not request.dry_run:
                 preempted = request.desired_state == common.TASK_STATE_PREEMPTED
                 task.state = common.TASK_STATE_PENDING if preempted else common.TASK_STATE_FAILED
-                self._publish((), (name,), ())
+                self._publish(("tasks", name))
             answer.results.add(target=target, task_id=name, queued=not detail, detail=detail)
         return answer
 
@@ -397,7 +418,7 @@ class FakeClient:
         ]
         for name in ended:
             self.jobs[name].state = state
-        self._publish(tuple(ended), (), ())
+        self._publish(*(("jobs", name) for name in ended))
         return ended
 
     async def _fetch_logs(self, request: logs.FetchLogsRequest) -> logs.FetchLogsResponse:
