@@ -26,8 +26,11 @@ from iris_controller.rpc.jobs import JobService
 from iris_controller.rpc.known_attributes import KnownAttributes
 from iris_controller.rpc.once import Once
 from iris_controller.rpc.pipeline import PipelineService
+from iris_controller.rpc.plan import PlanService
+from iris_controller.rpc.plan_tokens import PlanTokens
 from iris_controller.rpc.profiles import ProfileService
 from iris_controller.rpc.query import QueryService
+from iris_controller.rpc.reruns import Reruns
 from iris_controller.rpc.run_spec import RunSpecs
 from iris_controller.rpc.scheduler_state import SchedulerStateService
 from iris_controller.rpc.session import Dispatch
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from iris_controller.autoscaling.groups import GroupState
-    from iris_controller.boot import Opened
+    from iris_controller.boot import Stored
     from iris_controller.finelog_process import FinelogProcess
     from iris_controller.loop import ControllerLoop
     from iris_controller.options import ServeOptions
@@ -59,7 +62,7 @@ class Services:
     def __init__(
         self,
         options: ServeOptions,
-        opened: Opened,
+        opened: Stored,
         loop: ControllerLoop,
         finelog: FinelogProcess,
         boot_id: str,
@@ -112,11 +115,13 @@ class Services:
         )
         self._finelog = finelog
         self._jobs = JobService(loop, opened.readers, once, self.hub.revision)
+        reruns = Reruns(opened.readers, opened.seal)
         self._submits = SubmitService(
             loop,
             opened.seal,
             self.bundles,
             once,
+            reruns,
             KnownAttributes(loop, (group.worker_attributes() for group in config.scale_groups.values())),
             Feasibility(loop.model, config.scale_groups.values()),
             config.max_active_tasks,
@@ -135,6 +140,17 @@ class Services:
         self._backends = BackendService(loop, config, self.hub.revision)
         self.query = QueryService(opened.database)
         self.autoscaler = AutoscalerService(loop, config, once, SystemClock(), self.hub.revision)
+        self._plan = PlanService(
+            loop,
+            PlanTokens(config.name),
+            self._tasks,
+            self._submits,
+            reruns,
+            self.bundles,
+            config,
+            lambda: self.autoscaler.scaler is not None,
+            self._revision,
+        )
         self.leases = Leases(loop)
         self.places = Places(loop, self.leases, config.endpoints, finelog.current)
         self._endpoints = EndpointService(loop, self.sessions, once, self.places, opened.signer)
@@ -156,6 +172,7 @@ class Services:
     def register(self, router: Router) -> None:
         """Makes the router answer every RPC of the controller."""
         self._jobs.register(router)
+        self._plan.register(router)
         self._submits.register(router)
         self._explain.register(router)
         self._tasks.register(router)

@@ -90,6 +90,7 @@ class Checkpoints:
         self, request: checkpoints_pb2.BeginCheckpointRequest, call: Call
     ) -> checkpoints_pb2.BeginCheckpointResponse:
         async def work() -> checkpoints_pb2.BeginCheckpointResponse:
+            await call.recheck(self._loop)
             return await self.take(call.identity.principal, call)
 
         return await self._once.run(call, checkpoints_pb2.BeginCheckpointResponse, work)

@@ -107,6 +107,7 @@ class AutoscalerService:
             return pb.CreateSliceResponse()
 
         async def work() -> pb.CreateSliceResponse:
+            await call.recheck(self._loop)
             spec = scaler.spec(group, manual=True)
             answer = pb.CreateSliceResponse(slice_id=spec.slice_id, worker_ids=spec.worker_ids)
 
@@ -124,13 +125,6 @@ class AutoscalerService:
 
     async def delete(self, request: pb.DeleteSliceRequest, call: Call) -> pb.DeleteSliceResponse:
         scaler = self._running()
-        name = self._config.name
-        if not request.dry_run and request.confirm != name:
-            raise invalid(
-                "confirm",
-                f"deleting a slice is confirmed with the name of the cluster, {name}",
-                hint=f"--confirm {name}",
-            )
         if request.slice_id not in self._model.slices:
             near = did_you_mean(request.slice_id, self._model.slices)
             raise not_found(
@@ -161,7 +155,7 @@ class AutoscalerService:
             return answer
 
         async def work() -> pb.DeleteSliceResponse:
-            answer = await self._loop.submit("delete slice", plan)
+            answer = await self._loop.submit("delete slice", call.guarded(plan))
             scaler.woken()
             return answer
 

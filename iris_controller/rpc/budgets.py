@@ -94,7 +94,7 @@ class BudgetService:
     async def set_user_budget(
         self, request: budgets_pb2.SetUserBudgetRequest, call: Call
     ) -> budgets_pb2.SetUserBudgetResponse:
-        user = _user(request.user_id)
+        user = budget_user(request.user_id)
         if not 0 <= request.budget_limit <= MAX_LIMIT:
             raise invalid(
                 "budget_limit", f"budget limit {request.budget_limit} is outside 0..{MAX_LIMIT}", hint="0 = unlimited"
@@ -122,13 +122,13 @@ class BudgetService:
             return response
 
         return await self._once.run(
-            call, budgets_pb2.SetUserBudgetResponse, lambda: self._loop.submit("set user budget", plan)
+            call, budgets_pb2.SetUserBudgetResponse, lambda: self._loop.submit("set user budget", call.guarded(plan))
         )
 
     async def get_user_budget(
         self, request: budgets_pb2.GetUserBudgetRequest, call: Call
     ) -> budgets_pb2.GetUserBudgetResponse:
-        user = _user(request.user_id)
+        user = budget_user(request.user_id)
         budget = self._model.budgets.get(user)
         if budget is None:
             plain = self._model.budget_defaults
@@ -151,7 +151,7 @@ class BudgetService:
         return budgets_pb2.ListUserBudgetsResponse(budgets=rows, defaults=budget_view(model, model.budget_defaults))
 
 
-def _user(text: str) -> str:
+def budget_user(text: str) -> str:
     """A user that can have a budget. Raises INVALID_ARGUMENT."""
     if text == LOCAL_ADMIN:
         raise invalid(

@@ -44,6 +44,11 @@ class Bundles:
         """Whether the bundle is here. Asks the store off the loop, once for each that is. Raises RpcError."""
         return bundle_id in self._known or await self._stat(bundle_id) is not None
 
+    async def still_stored(self, bundle_id: str) -> bool:
+        """The same, asked of the store anew: it may be cleaned up by others."""
+        self._known.pop(bundle_id, None)
+        return await self.stored(bundle_id)
+
     async def _stat(self, bundle_id: str) -> int | None:
         try:
             return await asyncio.to_thread(self.size, bundle_id)

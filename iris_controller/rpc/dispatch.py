@@ -12,31 +12,39 @@ import logging
 import time
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError, Message
 
 from iris_controller.audit import audit
+from iris_controller.rpc.client_context import CONFIRM_HEADER, PLAN_HEADER, read_context
 from iris_controller.rpc.errors import RpcError, as_rpc_error, clean, exhausted, invalid
 from iris_controller.rpc.json_rpc import serve_json
 from iris_controller.rpc.passthrough import PassThrough
 from iris_controller.rpc.requests import MAX_REQUEST_ID
 from iris_controller.rpc.roles import ACCESS, MAX_MESSAGE_BYTES, authorise
 from iris_controller.rpc.task_scope import check_scope
+from iris_core.model.redact import redact_text
 from iris_core.wire.services import PACKAGE, method, methods, service_methods
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
     from iris_controller.audit import Value
+    from iris_controller.loop import ControllerLoop
     from iris_controller.rpc.auth import Authenticator, Identity
+    from iris_controller.rpc.client_context import ClientContext
     from iris_controller.rpc.json_rpc import JsonAnswer, JsonStream
     from iris_controller.rpc.passthrough import Metadata
+    from iris_controller.rpc.plan_tokens import PlanTokens
     from iris_controller.rpc.roles import Access
+    from iris_controller.state.overlay import Overlay
     from iris_core.wire.services import Method
 
 log = logging.getLogger("iris.rpc")
+
+T = TypeVar("T")
 
 Answer = Message | bytes
 """What a handler gives: a message, or one already serialised."""
@@ -57,6 +65,9 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
 
 _EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # its stubs lack it
 _ENTITY_FIELDS = ("name", "job_id", "task_id", "worker_id", "target", "bundle_id")
+_TARGET_FIELDS = (*_ENTITY_FIELDS, "targets", "user_id", "slice_id", "scale_group", "endpoint_id")
+_NAMED_TARGETS = 20
+"""So many are named in an audit line; all are counted."""
 
 
 @dataclass(slots=True)
@@ -68,6 +79,10 @@ class Call:
     cancelled   set when the caller went away or its time was over. A read is cancelled by that; a mutation is not, it runs to its
                 end, so that what was committed is audited: one that waits for long looks at this
     replayed    set by a handler that gave the first answer of a repeated request again: nothing is audited
+    plan_token  of the plan that this call carries out, "" = none
+    confirm     the cluster's name, if the caller typed it
+    context     what the client says of how the change came about
+    guard       refuses the call if what it is about is no longer what was planned; to be run inside the command (`guarded`)
     """
 
     identity: Identity
@@ -81,6 +96,27 @@ class Call:
     audit_fields: dict[str, Value] = field(default_factory=dict)
     audit_entity: str = ""
     audit_trigger: str = ""
+    plan_token: str = ""
+    confirm: str = ""
+    context: ClientContext | None = None
+    guard: Callable[[Overlay], None] | None = None
+
+    def guarded(self, plan: Callable[[Overlay, int], T]) -> Callable[[Overlay, int], T]:
+        """The command, which refuses with `replan` before anything else if a target is no longer what was confirmed."""
+        guard = self.guard
+        if guard is None:
+            return plan
+
+        def checked(o: Overlay, now_ms: int) -> T:
+            guard(o)
+            return plan(o, now_ms)
+
+        return checked
+
+    async def recheck(self, loop: ControllerLoop) -> None:
+        """The same check by itself, for what is no command. Raises RpcError."""
+        if self.guard is not None:
+            await loop.submit("check a plan", self.guarded(lambda _o, _now_ms: None))
 
     def audit(self, *, entity: str = "", trigger: str = "", **fields: Value) -> None:
         """Adds to the audit line that is written once this call was answered OK; a name given twice keeps the last value."""
@@ -141,6 +177,8 @@ class Router:
         self._entries: dict[str, Entry] = {}
         self._passed: list[PassThrough] = []
         self._mutations: set[asyncio.Task[Any]] = set()
+        self.plans: PlanTokens | None = None
+        """Set where there are RPCs of tier 3: they are refused without."""
 
     # Registration ---------------------------------------------------------------------------------------------
 
@@ -273,7 +311,13 @@ class Router:
             )
         access = authorise(identity, entry.method.full_name)
         deadline = time.monotonic() + access.deadline_s if access.deadline_s else None
-        return entry, Call(identity, entry.method, identity.peer, deadline=deadline)
+        call = Call(identity, entry.method, identity.peer, deadline=deadline)
+        if access.mutates:
+            said = {name.lower(): value for name, value in headers.items()}
+            call.plan_token = said.get(PLAN_HEADER, "")
+            call.confirm = said.get(CONFIRM_HEADER, "")
+            call.context = read_context(said)
+        return entry, call
 
     async def one(self, entry: Entry, call: Call, argument: Argument) -> Answer:
         """The answer of a unary method. Raises what the handler raises, and DEADLINE_EXCEEDED."""
@@ -322,10 +366,15 @@ class Router:
             self._observe(entry.method.full_name if entry else "unknown", status, time.monotonic() - started)
 
     async def _mutate(self, entry: Entry, call: Call, argument: Argument) -> Answer:
+        if self.plans is not None and isinstance(argument, Message):
+            call.guard = self.plans.guard(call, argument, entry.access)
+
         async def work() -> Answer:
             answer: Answer = await entry.handler(argument, call)
-            if entry.access.action and not call.replayed:
-                _write_audit(entry, call, argument)
+            if not call.replayed:
+                if entry.access.action:
+                    _write_audit(entry, call, argument)
+                self._write_change(entry, call, argument)
             return answer
 
         task = asyncio.create_task(work(), name=entry.method.full_name)
@@ -337,6 +386,29 @@ class Router:
             call.cancelled.set()
             task.add_done_callback(_nobody_asks)
             raise
+
+    def _write_change(self, entry: Entry, call: Call, argument: Argument) -> None:
+        """The line of an operator's change: how it came about, and on what, to be read when all of that is gone."""
+        by_operator = (
+            entry.access.tier is not None
+            and call.identity.task is None
+            and (call.context is not None or call.plan_token)
+        )
+        if not by_operator or not isinstance(argument, Message) or getattr(argument, "dry_run", False):
+            return
+        planned, totals = self.plans.told(call, argument) if self.plans is not None else ([], {})
+        names = planned or _named(argument) or ([call.audit_entity] if call.audit_entity else [])
+        fields: dict[str, Value] = {"method": call.method.name}
+        if call.context is not None:
+            fields |= call.context.fields()
+        reason = getattr(argument, "reason", "")
+        if reason and not fields.get("reason"):
+            fields["reason"] = redact_text(reason)
+        fields |= {"targets": ",".join(names[:_NAMED_TARGETS]), "target_count": len(names)}
+        fields |= {"planned": bool(planned), **totals, "via": call.identity.via, "peer": call.peer}
+        if call.request_id:
+            fields["request_id"] = call.request_id
+        audit("operator_change", names[0] if names else "-", call.identity.principal, **fields)
 
 
 class _GrpcHandlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in its stubs alone
@@ -397,6 +469,15 @@ def _write_audit(entry: Entry, call: Call, argument: Argument) -> None:
     except ValueError:
         # The mutation is committed: a badly named field must not turn it into an error.
         log.exception("the audit line of %s could not be written", entry.method.full_name)
+
+
+def _named(request: Message) -> list[str]:
+    """What a request is about, by the fields that name things."""
+    found: list[str] = []
+    for name in _TARGET_FIELDS:
+        value = getattr(request, name, "")
+        found.extend([value] if isinstance(value, str) else value)
+    return [name for name in found if name]
 
 
 def _nobody_asks(task: asyncio.Task[Any]) -> None:

@@ -174,7 +174,7 @@ class EndpointService:
             return response
 
         return await self._once.run(
-            call, endpoints_pb2.UnregisterEndpointResponse, lambda: self._loop.submit("unregister endpoint", plan)
+            call, endpoints_pb2.UnregisterEndpointResponse, lambda: self._loop.submit("unregister endpoint", call.guarded(plan))
         )
 
     # Reading ------------------------------------------------------------------------------------------------

@@ -181,7 +181,7 @@ class JobService:
             return response
 
         return await self._once.run(
-            call, controller_pb2.TerminateJobResponse, lambda: self._loop.submit("terminate job", plan)
+            call, controller_pb2.TerminateJobResponse, lambda: self._loop.submit("terminate job", call.guarded(plan))
         )
 
     async def complete_job(
@@ -197,7 +197,7 @@ class JobService:
             return response
 
         return await self._once.run(
-            call, controller_pb2.CompleteJobResponse, lambda: self._loop.submit("complete job", plan)
+            call, controller_pb2.CompleteJobResponse, lambda: self._loop.submit("complete job", call.guarded(plan))
         )
 
     async def _owned(self, text: str, call: Call) -> str:

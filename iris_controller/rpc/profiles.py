@@ -96,6 +96,7 @@ class ProfileService:
         call.audit(entity=request.target or CONTROLLER)
 
         async def take() -> profiles_pb2.ProfileTaskResponse:
+            await call.recheck(self._loop)
             if worker_id:
                 work = self._remote(worker_id, asked, options)
             else:

@@ -23,11 +23,14 @@ from iris_core.model.ids import JobId
 from iris_core.wire.gen.iris.v1 import controller_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from iris_controller.loop import ControllerLoop
     from iris_controller.rpc.bundles import Bundles
     from iris_controller.rpc.dispatch import Call, Router
     from iris_controller.rpc.feasibility import Feasibility
     from iris_controller.rpc.known_attributes import KnownAttributes
+    from iris_controller.rpc.reruns import Reruns
     from iris_controller.state.records import Job
     from iris_controller.store.seal import Seal
 
@@ -55,6 +58,7 @@ class SubmitService:
         seal: Seal,
         bundles: Bundles,
         once: Once,
+        reruns: Reruns,
         known: KnownAttributes,
         feasibility: Feasibility,
         max_active_tasks: int = submit.MAX_ACTIVE_TASKS,
@@ -65,6 +69,7 @@ class SubmitService:
         self._seal = seal
         self._bundles = bundles
         self._once = once
+        self._reruns = reruns
         self._known = known
         self._feasibility = feasibility
         self._max_active_tasks = max_active_tasks
@@ -79,6 +84,17 @@ class SubmitService:
     async def launch_job(
         self, request: controller_pb2.LaunchJobRequest, call: Call
     ) -> controller_pb2.LaunchJobResponse:
+        async def first() -> controller_pb2.LaunchJobResponse:
+            # Not before it is known to be the first: a repeat may find its original replaced, by itself.
+            return await (await self._prepared(await self._reruns.expand(request, call), call))()
+
+        work = first if request.HasField("rerun") else await self._prepared(request, call)
+        return await self._once.run(call, controller_pb2.LaunchJobResponse, work)
+
+    async def _prepared(
+        self, request: controller_pb2.LaunchJobRequest, call: Call
+    ) -> Callable[[], Awaitable[controller_pb2.LaunchJobResponse]]:
+        """Checks all that needs no state and stores what has to be stored; returns what brings the job in. Raises RpcError."""
         new, files, blobs = self._checked(request, call)
         spec = new.spec
         await self._store(request, spec.bundle_id, blobs)
@@ -91,7 +107,7 @@ class SubmitService:
             while True:
                 force = self._waited_out(new.job_id)
                 plan = partial(self._plan, new=new, files=files, call=call, force=force, warnings=warnings)
-                outcome = await self._loop.submit("launch job", plan)
+                outcome = await self._loop.submit("launch job", call.guarded(plan))
                 if not isinstance(outcome, submit.MustWait):
                     self._waits.pop(new.job_id, None)
                     return _answer(outcome, warnings)
@@ -101,7 +117,7 @@ class SubmitService:
                         raise asyncio.CancelledError
                     await self._loop.next_commit(1.0)
 
-        return await self._once.run(call, controller_pb2.LaunchJobResponse, work)
+        return work
 
     def rehearse(self, request: controller_pb2.LaunchJobRequest, call: Call) -> Rehearsal:
         """What launch_job would bring in now: refused as it would refuse, with nothing stored, waited for or changed.

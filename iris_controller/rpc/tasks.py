@@ -151,6 +151,7 @@ class TaskService:
         timeout_ms = 0 if seconds < 0 else seconds * 1000
 
         async def work() -> controller_pb2.ExecInContainerResponse:
+            await call.recheck(self._loop)
             reply = await self._sessions.request(
                 task.worker_id,
                 exec_request(uid, command, timeout_ms),
@@ -172,7 +173,7 @@ class TaskService:
         end = KICK_ENDS.get(request.desired_state)
         if end is None:
             raise invalid("desired_state", "a task can be kicked to PREEMPTED or FAILED, nothing else")
-        targets = [(text, _kickable(text, call)) for text in request.targets]
+        targets = [(text, kickable(text, call)) for text in request.targets]
         trigger = call.identity.principal
 
         def plan(o: Overlay, now_ms: int) -> controller_pb2.KickTasksResponse:
@@ -188,7 +189,7 @@ class TaskService:
             return response
 
         return await self._once.run(
-            call, controller_pb2.KickTasksResponse, lambda: self._loop.submit("kick tasks", plan)
+            call, controller_pb2.KickTasksResponse, lambda: self._loop.submit("kick tasks", call.guarded(plan))
         )
 
     def running(self, target: str, call: Call) -> tuple[Task, str]:
@@ -228,7 +229,7 @@ class TaskService:
         return not_found(str(task), f"job {job_id} has no task {task.index}")
 
 
-def _kickable(text: str, call: Call) -> kick.Target | str:
+def kickable(text: str, call: Call) -> kick.Target | str:
     """What a target names, or why this caller may not kick it: each is answered by itself."""
     try:
         target = parse_target(text)

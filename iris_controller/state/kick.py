@@ -58,7 +58,7 @@ def kick(
     results: list[Kicked] = []
     frozen: dict[str, Task] = {}
     for text, target in targets:
-        found = target if isinstance(target, str) else _look_up(o, target)
+        found = target if isinstance(target, str) else look_up(o, target)
         if isinstance(found, str):
             task_id = str(target.task) if isinstance(target, AttemptId) else text if isinstance(target, TaskId) else ""
             results.append(Kicked(text, task_id, False, found))
@@ -73,7 +73,7 @@ def kick(
     return results
 
 
-def _look_up(o: Overlay, target: Target) -> list[Task] | str:
+def look_up(o: Overlay, target: Target) -> list[Task] | str:
     """The active tasks that a target names, or why there is none."""
     if isinstance(target, JobId):
         job = o.job(str(target))

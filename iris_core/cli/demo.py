@@ -126,7 +126,7 @@ def _undisturbed() -> Iterator[None]:
 def _client(session: Session, target: Target) -> Client:
     from iris_core.connect import open_client
 
-    return open_client(target, note=session.diagnostics.note)
+    return open_client(target, note=session.diagnostics.note, context=session.context)
 
 
 def _submit(client: Client, *, live: bool) -> list[str]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
+    from iris_core.client.context import ClientContext
     from iris_core.connect import Target, Transport
     from iris_core.contracts import Client, R
 
@@ -86,10 +87,20 @@ class Session:
             opened = (
                 self.opener(target, self.transport, note)
                 if self.opener is not None
-                else open_client(target, transport=self.transport, note=note)
+                else open_client(target, transport=self.transport, note=note, context=self.context)
             )
             self._client = _Traced(opened, self.diagnostics) if self.diagnostics.verbose else opened
         return self._client
+
+    def context(self) -> ClientContext:
+        """What a change says of how it came about: the words that were typed, and their `--reason`."""
+        import click
+
+        from iris_core.client.context import ClientContext, command_line
+
+        running = click.get_current_context(silent=True)
+        reason = running.params.get("reason") if running is not None else None
+        return ClientContext("cli", command_line(self.program, self.argv), reason or "")
 
     def require_live(self, what: str) -> None:
         """Raises UsageFailed when a checkpoint is read, which never changes; `what` would go on for ever."""

@@ -52,12 +52,16 @@ def delete_slice(session: Session, slice_id: str, confirm: str | None, reason: s
     cluster delete-slice tpu-v5e-16-0badcafe --confirm prod
     """
     from iris_core.cli.confirming import confirmed
+    from iris_core.client import plans
+    from iris_core.client.context import sending
     from iris_core.wire.gen.iris.v1 import autoscaler_pb2 as pb
     from iris_core.wire.gen.iris.v1 import controller_pb2
 
+    method = "ControllerService/DeleteSlice"
+
     def call(**fields: object) -> pb.DeleteSliceResponse:
         request = pb.DeleteSliceRequest(slice_id=slice_id, reason=reason, **fields)  # type: ignore[arg-type]
-        return session.client.call("ControllerService/DeleteSlice", request, pb.DeleteSliceResponse)
+        return session.client.call(method, request, pb.DeleteSliceResponse)
 
     planned = call(dry_run=True)
     stops = f"stops {len(planned.task_ids)} tasks on {len(planned.worker_ids)} workers"
@@ -70,7 +74,15 @@ def delete_slice(session: Session, slice_id: str, confirm: str | None, reason: s
         controller_pb2.GetClusterStatusRequest(),
         controller_pb2.GetClusterStatusResponse,
     ).cluster
-    done = call(confirm=confirmed(confirm, name, f"Deleting slice {slice_id} {stops}"), generation=planned.generation)
+    looked_at = pb.DeleteSliceRequest(slice_id=slice_id, generation=planned.generation)
+    plan = plans.make_now(session.client, method, [looked_at], tier=3)
+    for who, why in plan.skipped:
+        session.diagnostics.note(f"{who} {why}")
+    if plan.skipped:
+        return
+    typed = confirmed(confirm, name, f"Deleting slice {slice_id} {stops}")
+    with sending(plan_token=plan.token, confirm=typed):
+        done = call(confirm=typed, generation=planned.generation)
     output.line(f"deleting {slice_id}")
     stopped = len(done.task_ids)
     note = f"{stopped} {'task is' if stopped == 1 else 'tasks are'} stopped; its machines go once they have ended"

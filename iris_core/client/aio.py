@@ -38,6 +38,7 @@ class GrpcAsyncClient:
         self.url = endpoint.url
         self._endpoint = endpoint
         self._error: type[grpc.RpcError] = lib.RpcError
+        self._credentials = credentials
         self._metadata = tuple(credentials.headers())
         self._answered = False
         self._channel: grpc.aio.Channel = (
@@ -54,10 +55,11 @@ class GrpcAsyncClient:
             request_serializer=lambda value: value.SerializeToString(),
             response_deserializer=response.FromString,
         )
+        metadata = (*self._metadata, *self._credentials.now(change=repeatable))
         repeater = Repeater(time.monotonic, answered=self._answered)
         while True:
             try:
-                answer: R = await stub(message, timeout=deadline(timeout_s), metadata=self._metadata)
+                answer: R = await stub(message, timeout=deadline(timeout_s), metadata=metadata)
             except self._error as raw:
                 error = self._translate(raw, timeout_s)
                 delay = repeater.delay_s(error) if repeatable else None
@@ -75,7 +77,7 @@ class GrpcAsyncClient:
             request_serializer=lambda value: value.SerializeToString(),
             response_deserializer=response.FromString,
         )
-        call = stub(request, metadata=self._metadata)
+        call = stub(request, metadata=(*self._metadata, *self._credentials.now(change=False)))
         try:
             async for answer in call:
                 self._answered = True

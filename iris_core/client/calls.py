@@ -12,6 +12,7 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from iris_core.client.context import headers_now
 from iris_core.contracts import ConnectFailed, Denied, IrisError, RpcFailed
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
+    from iris_core.client.context import ClientContext
     from iris_core.wire.gen.iris.v1.common_pb2 import ErrorDetail
 
 M = TypeVar("M", bound="Message")
@@ -49,6 +51,12 @@ class Credentials:
     token: str = field(default="", repr=False)
     read_only: bool = False
     """Asks the server to refuse every mutation, whatever the role allows (DESIGN §5.18)."""
+    context: Callable[[], ClientContext] | None = None
+    """What each change says of how it came about, where nothing nearer says it."""
+
+    def now(self, *, change: bool) -> list[tuple[str, str]]:
+        """What a call that is sent now carries besides."""
+        return headers_now(self.context, read_only=self.read_only, change=change)
 
     def headers(self) -> list[tuple[str, str]]:
         """Lower-case names, as both transports want them."""

@@ -129,6 +129,7 @@ class GrpcClient:
         self.url = endpoint.url
         self._endpoint = endpoint
         self._error: type[grpc.RpcError] = lib.RpcError
+        self._credentials = credentials
         self._metadata = tuple(credentials.headers())
         self._note = note
         self._clock = clock
@@ -148,10 +149,11 @@ class GrpcClient:
             request_serializer=lambda value: value.SerializeToString(),
             response_deserializer=response.FromString,
         )
+        metadata = (*self._metadata, *self._credentials.now(change=repeatable))
         repeater = Repeater(self._clock, answered=self._answered, note=self._note)
         while True:
             try:
-                answer: R = stub(message, timeout=deadline(timeout_s), metadata=self._metadata)
+                answer: R = stub(message, timeout=deadline(timeout_s), metadata=metadata)
             except self._error as raw:
                 error = self._translate(raw, timeout_s)
                 delay = repeater.delay_s(error) if repeatable else None
@@ -169,7 +171,7 @@ class GrpcClient:
             request_serializer=lambda value: value.SerializeToString(),
             response_deserializer=response.FromString,
         )
-        call = stub(request, metadata=self._metadata)
+        call = stub(request, metadata=(*self._metadata, *self._credentials.now(change=False)))
         try:
             for answer in call:
                 self._answered = True

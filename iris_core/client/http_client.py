@@ -64,6 +64,7 @@ class HttpClient:
     ) -> None:
         self.url = endpoint.url
         self._endpoint = endpoint
+        self._credentials = credentials
         self._headers = [
             ("host", f"{endpoint.bracketed}:{endpoint.port}"),
             ("content-type", JSON),
@@ -81,10 +82,11 @@ class HttpClient:
         """One answer. Raises ConnectFailed, RpcFailed, Denied."""
         message, repeatable = identified(request)
         body = _to_json(message)
+        besides = self._credentials.now(change=repeatable)
         repeater = Repeater(self._clock, answered=self._answered, note=self._note)
         while True:
             try:
-                status, answer = self._exchange(method, body, timeout_s, repeatable=repeatable)
+                status, answer = self._exchange(method, body, timeout_s, besides)
                 if status == 200:
                     return _from_json(answer, response, self.url)
                 raise error_from_body(status, answer, self.url)
@@ -98,7 +100,11 @@ class HttpClient:
         """Answers as they come; closing the iterator ends the call. Raises ConnectFailed, RpcFailed, Denied."""
         wire = _Wire(self._endpoint, self._clock() + CONNECT_TIMEOUT_S, self._clock)
         try:
-            wire.send(f"/{PACKAGE}.{method}", [*self._headers, ("accept", NDJSON)], _to_json(request))
+            wire.send(
+                f"/{PACKAGE}.{method}",
+                [*self._headers, *self._credentials.now(change=False), ("accept", NDJSON)],
+                _to_json(request),
+            )
             wire.deadline = self._clock() + STREAM_SILENCE_S
             status = wire.status()
             self._answered = True
@@ -119,28 +125,30 @@ class HttpClient:
             wire.deadline = self._clock() + STREAM_SILENCE_S
             yield part
 
-    def _exchange(self, method: str, body: bytes, timeout_s: float, *, repeatable: bool) -> tuple[int, bytes]:
+    def _exchange(
+        self, method: str, body: bytes, timeout_s: float, besides: list[tuple[str, str]]
+    ) -> tuple[int, bytes]:
         deadline = self._clock() + timeout_s
         with self._lock:
             wire = self._idle.pop() if self._idle else None
         if wire is not None:
             wire.deadline = deadline
             try:
-                return self._use(wire, method, body)
+                return self._use(wire, method, body, besides)
             except _Stale:
                 # The server closed it while it was idle: nothing of this call was answered.
                 pass
         try:
             wire = _Wire(self._endpoint, min(deadline, self._clock() + CONNECT_TIMEOUT_S), self._clock)
             wire.deadline = deadline
-            return self._use(wire, method, body)
+            return self._use(wire, method, body, besides)
         except _Stale as error:
             raise ConnectFailed(f"{self.url} closed the connection without an answer") from error
 
-    def _use(self, wire: _Wire, method: str, body: bytes) -> tuple[int, bytes]:
+    def _use(self, wire: _Wire, method: str, body: bytes, besides: list[tuple[str, str]]) -> tuple[int, bytes]:
         keep = False
         try:
-            wire.send(f"/{PACKAGE}.{method}", [*self._headers, ("accept", JSON)], body)
+            wire.send(f"/{PACKAGE}.{method}", [*self._headers, *besides, ("accept", JSON)], body)
             status = wire.status()
             self._answered = True
             answer = wire.body()

@@ -14,6 +14,7 @@ from iris_core.connect.target import Target, resolve
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from iris_core.client.context import ClientContext
     from iris_core.client.endpoint import Endpoint
     from iris_core.contracts import AsyncClient, Client
 
@@ -22,8 +23,15 @@ __all__ = ["Target", "Transport", "open_async_client", "open_client", "resolve"]
 Transport = Literal["auto", "grpc", "http"]
 
 
-def open_client(target: Target, *, transport: Transport = "auto", note: Callable[[str], None] | None = None) -> Client:
-    """A connection for the command line; `note` is told when a call has to wait for the controller.
+def open_client(
+    target: Target,
+    *,
+    transport: Transport = "auto",
+    note: Callable[[str], None] | None = None,
+    context: Callable[[], ClientContext] | None = None,
+) -> Client:
+    """A connection for the command line; `note` is told when a call has to wait for the controller. `context` is what its changes say
+    of how they came about.
 
     auto sends small calls over HTTP/1.1 and large ones and streams over gRPC: measured, a command that lists 50 jobs
     is done before gRPC would be imported (docs/performance.md). Raises ConnectFailed, UsageFailed for a URL or token
@@ -33,7 +41,7 @@ def open_client(target: Target, *, transport: Transport = "auto", note: Callable
     from iris_core.client.endpoint import parse_url
 
     endpoint = _of_this_machine(parse_url(target.url))
-    credentials = Credentials(token_from_environment(), target.read_only)
+    credentials = Credentials(token_from_environment(), target.read_only, context)
     if transport == "grpc":
         from iris_core.client.grpc_client import GrpcClient
 
@@ -47,7 +55,7 @@ def open_client(target: Target, *, transport: Transport = "auto", note: Callable
     return MixedClient(endpoint, credentials, note=note)
 
 
-def open_async_client(target: Target) -> AsyncClient:
+def open_async_client(target: Target, *, context: Callable[[], ClientContext] | None = None) -> AsyncClient:
     """A connection for the running event loop. Raises ConnectFailed, UsageFailed for a URL or token that cannot be
     used.
     """
@@ -56,7 +64,7 @@ def open_async_client(target: Target) -> AsyncClient:
     from iris_core.client.endpoint import parse_url
 
     return GrpcAsyncClient(
-        _of_this_machine(parse_url(target.url)), Credentials(token_from_environment(), target.read_only)
+        _of_this_machine(parse_url(target.url)), Credentials(token_from_environment(), target.read_only, context)
     )
 
 

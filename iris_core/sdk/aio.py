@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
+from iris_core.client.context import of_this_program
 from iris_core.contracts import ConnectFailed, RpcFailed
 from iris_core.sdk import operations
 from iris_core.sdk.client import check_break
@@ -39,7 +40,8 @@ class AsyncIrisClient:
 
         return cls(
             open_async_client(
-                resolve(cluster=cluster, config=config, controller_url=controller_url, read_only=read_only)
+                resolve(cluster=cluster, config=config, controller_url=controller_url, read_only=read_only),
+                context=of_this_program,
             )
         )
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
+from iris_core.client.context import of_this_program
 from iris_core.contracts import ConnectFailed, IrisError, RpcFailed
 from iris_core.sdk import operations
 from iris_core.sdk.steps import iterate, run
@@ -42,7 +43,10 @@ class IrisClient:
         from iris_core.connect import open_client, resolve
 
         return cls(
-            open_client(resolve(cluster=cluster, config=config, controller_url=controller_url, read_only=read_only))
+            open_client(
+                resolve(cluster=cluster, config=config, controller_url=controller_url, read_only=read_only),
+                context=of_this_program,
+            )
         )
 
     @property

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from iris_controller.autoscaling.runner import Autoscaler
+from iris_core.client import plans
+from iris_core.client.context import sending
 from iris_core.contracts import RpcFailed
 from iris_core.live.clock import SystemClock
 from iris_core.model.bands import PriorityBand
@@ -252,7 +254,12 @@ async def test_without_machines_the_status_says_so_and_nothing_is_made(tmp_path:
 
 async def _delete(c: Cluster, **fields: object) -> pb.DeleteSliceResponse:
     request = pb.DeleteSliceRequest(**fields)  # type: ignore[arg-type]
-    return await c.rig.call("DeleteSlice", request, pb.DeleteSliceResponse)
+    if request.dry_run or not request.confirm:
+        return await c.rig.call("DeleteSlice", request, pb.DeleteSliceResponse)
+    plan = await plans.make(c.rig.client, "ControllerService/DeleteSlice", [request])
+    assert plan.tier == 3
+    with sending(plan_token=plan.token):
+        return await c.rig.call("DeleteSlice", request, pb.DeleteSliceResponse)
 
 
 async def _query(r: Rig, sql: str) -> list[str]:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from iris_core.client import plans
+from iris_core.client.context import ClientContext
 from iris_core.wire.gen.iris.v1 import autoscaler_pb2, backends_pb2, controller_pb2
 from providers.fake.machines import Outcome
 from tests.integration.test_autoscaler_rpc import cluster, job
@@ -34,11 +36,10 @@ async def test_workers_of_a_slice_that_is_being_deleted_are_stopping_and_counted
                     await c.rig.controller.loop.next_commit(0.2)
 
         await reaches((1, 1, 0))
-        await c.rig.call(
-            "DeleteSlice",
-            autoscaler_pb2.DeleteSliceRequest(slice_id=row.slice_id, confirm="machines"),
-            autoscaler_pb2.DeleteSliceResponse,
-        )
+        request = autoscaler_pb2.DeleteSliceRequest(slice_id=row.slice_id)
+        plan = await plans.make(c.rig.client, "ControllerService/DeleteSlice", [request])
+        (outcome,) = await plans.carry_out(c.rig.client, plan, ClientContext("sdk"), confirm="machines")
+        assert outcome.fate is plans.Fate.DONE
         await c.until("the work moved", draining=1, ready=1)
         await reaches((1, 2, 1))
         listed = await c.rig.call(

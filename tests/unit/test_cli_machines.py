@@ -8,7 +8,7 @@ import pytest
 
 from iris_core.contracts import RpcFailed
 from iris_core.wire.gen.iris.v1 import autoscaler_pb2 as pb
-from iris_core.wire.gen.iris.v1 import controller_pb2
+from iris_core.wire.gen.iris.v1 import controller_pb2, plan_pb2
 from tests.unit.cli_world import World
 
 TPU = pb.ScaleGroupStatus(
@@ -56,6 +56,12 @@ def world() -> World:
     world.client.answer(
         "DeleteSlice",
         pb.DeleteSliceResponse(worker_ids=["w-0", "w-1"], task_ids=["/u/a/0", "/u/a/1"], generation=17),
+    )
+    method = "ControllerService/DeleteSlice"
+    looked_at = pb.DeleteSliceRequest(slice_id="tpu-0badcafe", generation=17)
+    world.client.answer(
+        "Plan",
+        plan_pb2.PlanResponse(method=method, tier=3, token="tok", requests=[looked_at.SerializeToString()]),
     )
     return world
 
@@ -133,6 +139,16 @@ def test_deleting_a_slice_is_confirmed_with_the_clusters_name(world: World) -> N
     assert (done.code, done.out) == (0, "deleting tpu-0badcafe\n")
     sent = world.client.called("DeleteSlice")[-1]
     assert (sent.confirm, sent.generation, sent.reason) == ("prod", 17, "maintenance")
+    (planned,) = world.client.called("Plan")[-1].requests
+    assert pb.DeleteSliceRequest.FromString(planned) == pb.DeleteSliceRequest(slice_id="tpu-0badcafe", generation=17)
+
+
+def test_a_slice_that_goes_already_needs_no_confirmation(world: World) -> None:
+    skip = plan_pb2.PlanSkip(id="tpu-0badcafe", why="is draining already")
+    world.client.answer("Plan", plan_pb2.PlanResponse(method="ControllerService/DeleteSlice", tier=3, skipped=[skip]))
+    done = world.cli("cluster", "delete-slice", "tpu-0badcafe")
+    assert (done.code, done.out) == (0, "") and "tpu-0badcafe is draining already" in done.err
+    assert all(request.dry_run for request in world.client.called("DeleteSlice"))
 
 
 def test_a_dry_run_of_deleting_prints_the_tasks(world: World) -> None:
