@@ -121,6 +121,10 @@ class ListScreen(RowMenu, ConsoleScreen):
         """What a filter asks a row's value: a mapping or callable from field to value, as `Filter.matches` takes it."""
         raise NotImplementedError
 
+    def match_row(self, row: Row[Any], wanted: Filter, now_ms: int) -> bool | None:
+        """Whether a filter finds a row; None = it follows the row above it."""
+        return wanted.matches(self.filter_values(row.value, now_ms)) if row.kind == self.store.kinds[0] else None
+
     def empty_words(self) -> tuple[str, ...]:
         """What a complete list without any row says, and what to do."""
         return (f"There are no {self.NOUN}s.",)
@@ -341,10 +345,10 @@ class ListScreen(RowMenu, ConsoleScreen):
         if (self.filter.text if self.filter is not None else "") == wanted.text:
             return
         self.filter = None if wanted.is_empty else wanted
-        clock, counted_kind = self.session.clock, self.store.kinds[0]
+        clock = self.session.clock
 
         def match(row: Row[Any]) -> bool | None:
-            return wanted.matches(self.filter_values(row.value, clock.now_ms())) if row.kind == counted_kind else None
+            return self.match_row(row, wanted, clock.now_ms())
 
         self.store.set_filter(None if wanted.is_empty else match)
         self.filtered()

@@ -15,6 +15,7 @@ from iris_core.model.text import one_line
 from iris_tui.drawing import Run
 from iris_tui.keymap import bindings
 from iris_tui.list_screen import ListScreen, Source
+from iris_tui.tree_rows import TreeRows
 from iris_tui.widgets.log_pane import LogPane
 from screens import jobs_words
 from screens.jobs_rows import JobRows
@@ -30,11 +31,11 @@ EAGER_S = 3.0
 """After a row was opened, what arrives below it is shown at once for this long."""
 
 
-class JobsScreen(ListScreen, TargetActions):
+class JobsScreen(TreeRows, TargetActions):
     """One session's jobs."""
 
-    SCOPES: ClassVar[tuple[str, ...]] = ("jobs", "target", "list")
-    BINDINGS = bindings("jobs", "target", "list")
+    SCOPES: ClassVar[tuple[str, ...]] = ("jobs", "tree", "target", "list")
+    BINDINGS = bindings("jobs", "tree", "target", "list")
     CSS_PATH = "jobs.tcss"
     NOUN = "job"
     TITLE = "Jobs"
@@ -96,39 +97,16 @@ class JobsScreen(ListScreen, TargetActions):
 
     # --- the tree ----------------------------------------------------------------------------------------------------
 
-    def do_open(self) -> None:
-        row = self.table.row
-        if row is None:
-            return
-        self.table.touch()
-        if row.kind == "note":
-            self.jobs.open(row.parent)
-        elif row.kind == "attempt":
+    def open_row(self, row: Row[Any]) -> None:
+        if row.kind == "attempt":
             self.open_logs(from_row(row))
             return
-        elif row.id in self.store.expanded:
-            self.jobs.close(row.id)
-        else:
-            self.jobs.open(row.id)
+        self.jobs.open(row.parent if row.kind == "note" else row.id)
         self._eager_until = self.session.clock.monotonic() + EAGER_S
-        self.soon()
 
-    def do_into(self) -> None:
-        row = self.table.row
-        if row is not None and row.id in self.store.expanded:
-            self.table.do_down()
-        else:
-            self.do_open()
-
-    def do_close(self) -> None:
-        row = self.table.row
-        if row is None:
-            return
-        if row.id in self.store.expanded:
-            self.jobs.close(row.id)
-            self.soon()
-        elif row.parent:
-            self.table.move_to(row.parent)
+    def close_row(self, row: Row[Any]) -> None:
+        self.jobs.close(row.id)
+        self._eager_until = self.session.clock.monotonic() + EAGER_S
 
     def show_row(self, name: str) -> None:
         """Put the cursor on a row, opening what is above it and lifting a filter that hides it."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic
 from iris_core.live.row_order import Row, V
 from iris_core.live.rows import Changes, ChangeSet, RowStore
 from iris_core.live.watch import Selector, Watch
+from iris_core.live.watch_keys import each
 
 if TYPE_CHECKING:
     from iris_core.contracts import AsyncClient
@@ -64,26 +65,25 @@ class Feed(Generic[V]):
         changes, self._changes = self._changes, ChangeSet()
         return changes
 
+    def row_id(self, selector: str, name: str) -> str:
+        """The id of the row for what a selector's messages call `name`; another one where two kinds share their names."""
+        return name
+
     def apply(self, selector: str, rows: WatchRows) -> None:
         """Latest values and removed ids of a message."""
         known = self._of.setdefault(selector, set())
-        upserts = list(self._to_rows(selector, rows))
-        known.update(row.id for row in upserts)
-        removed = list(rows.removed)
+        known.update(self.row_id(selector, name) for _, name, _ in each(rows))
+        removed = [self.row_id(selector, name) for name in rows.removed]
         known.difference_update(removed)
-        self._take(Changes(upserts, removed))
+        self._take(Changes(list(self._to_rows(selector, rows)), removed))
 
     def complete(self, selector: str, present: set[str], total: int) -> None:
-        """A snapshot is complete: what it did not name is gone."""
+        """A snapshot is complete: what it did not name is gone, with the rows below it."""
         self._complete.add(selector)
         known = self._of.setdefault(selector, set())
-        gone = [
-            name
-            for name in known
-            if (row := self.store.get(name)) is not None and not row.parent and name not in present
-        ]
+        gone = known.difference(self.row_id(selector, name) for name in present)
         known.difference_update(gone)
-        self._take(Changes(removed=gone))
+        self._take(Changes(removed=list(gone)))
         self.store.dirty = True
 
     def _take(self, changes: Changes[V]) -> None:

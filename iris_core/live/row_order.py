@@ -117,7 +117,7 @@ class OrderPlan(Generic[V]):
                 passing.add(row.id)
             elif verdict is None:
                 following.append(row)
-        matched = len(passing)
+        matched = sum(self.rows[name].kind == self.kinds[0] for name in passing)
         above: set[str] = set()
         for name in passing:
             parent = self.rows[name].parent

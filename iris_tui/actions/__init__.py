@@ -12,7 +12,7 @@ from typing import Final
 
 from iris_tui.actions.base import Action
 from iris_tui.actions.everywhere import EVERYWHERE
-from iris_tui.actions.lists import JOBS, LISTS
+from iris_tui.actions.lists import JOBS, LISTS, TREE
 from iris_tui.actions.log import LOG
 from iris_tui.actions.table import TABLE
 from iris_tui.actions.target import TARGET
@@ -34,12 +34,13 @@ GO: Final = tuple(
 )
 """Going to each screen; in the go-to menu each has its letter."""
 
-ACTIONS: Final[tuple[Action, ...]] = (*EVERYWHERE, *GO, *LISTS, *TARGET, *JOBS, *TABLE, *LOG, *TEXT)
+ACTIONS: Final[tuple[Action, ...]] = (*EVERYWHERE, *GO, *LISTS, *TREE, *TARGET, *JOBS, *TABLE, *LOG, *TEXT)
 
 SCOPES: Final[dict[str, str]] = {
     "app": "Everywhere",
     "go": "Screens",
     "list": "Lists",
+    "tree": "Lists with rows below rows",
     "target": "Jobs, tasks and attempts",
     "jobs": "The tree of jobs",
     "table": "Moving in a table",

@@ -1,4 +1,4 @@
-"""Lists: filter, sort and marks work the same in every one; and the tree of jobs, which opens and closes besides."""
+"""Lists: filter, sort and marks work the same in every one; trees, whose rows open and close; and the tree of jobs."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ LISTS: Final[tuple[Action, ...]] = (
     Action(id="list.menu", title="Actions for the row or the marked rows", keys=("x",), command="actions", footer=50),
 )  # fmt: skip
 
+TREE: Final[tuple[Action, ...]] = (
+    Action(id="tree.open", title="Open or close the row", keys=("enter",), command="open", footer=10),
+    Action(id="tree.into", title="Open the row, or go to the first one below it", keys=("right",), command="into"),
+    Action(id="tree.close", title="Close the row, or go to the one above it", keys=("left",), command="close"),
+)  # fmt: skip
+
 JOBS: Final[tuple[Action, ...]] = (
-    Action(
-        id="jobs.open", title="Open or close the row: tasks, child jobs, attempts", keys=("enter",), command="open",
-        cli="iris-core {at} task list {id}", footer=10, kinds=("job", "task", "attempt", "note"),
-    ),
-    Action(id="jobs.into", title="Open the row, or go to the first one below it", keys=("right",), command="into"),
-    Action(id="jobs.close", title="Close the row, or go to the one above it", keys=("left",), command="close"),
     _sort("name", "name", "N"),
     _sort("state", "state", "S"),
     _sort("tasks", "tasks done", "T"),

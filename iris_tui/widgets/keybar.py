@@ -22,7 +22,7 @@ _SHORT = {
     "app.help": "Help",
     "app.palette": "Search",
     "app.goto": "Go to",
-    "jobs.open": "Open",
+    "tree.open": "Open",
     "target.logs": "Logs",
     "target.describe": "Describe",
     "list.filter": "Filter",
