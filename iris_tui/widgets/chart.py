@@ -32,7 +32,7 @@ LEAST_ROWS: Final = 5
 LEAST_CELLS: Final = 30
 LEAST_SPAN_MS: Final = 60_000
 _MIDDLE_ROWS: Final = 7
-_STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
+_STEPS: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 DAY_MS: Final = 86_400_000
 
 
@@ -211,8 +211,8 @@ class Chart(Painted):
     def _plot(self, width: int, height: int, top: float) -> list[list[Run]]:
         rows = height - 1  # the last one has the times
         labels = {0: unit_text(self.unit, top), rows - 1: unit_text(self.unit, 0)}
-        if rows >= _MIDDLE_ROWS:
-            labels[(rows - 1) // 2] = unit_text(self.unit, top * (1 - ((rows - 1) // 2) / (rows - 1)))
+        if rows >= _MIDDLE_ROWS and rows % 2:
+            labels[rows // 2] = unit_text(self.unit, top / 2)
         limit_row = -1
         if self._limit is not None:
             limit_row = round((1 - self._limit / top) * (rows - 1))

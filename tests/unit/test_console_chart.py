@@ -107,13 +107,13 @@ async def test_a_chart_has_its_value_its_limit_its_axis_and_its_times() -> None:
     chart = memory()
     async with ChartApp(chart).run_test(size=(60, 12)) as pilot:
         await plotting.load()
-        chart.show(rising(), limit=8 * GB, limit_name="request")
+        chart.show(rising(), limit=7 * GB, limit_name="request")
         await pilot.pause()
         lines = chart.text.split("\n")
-        assert lines[0].startswith(" memory  6GB request 8GB")
-        assert lines[1].lstrip().startswith("10GB│")
+        assert lines[0].startswith(" memory  6GB request 7GB")
+        assert lines[1].lstrip().startswith("8GB│")
         assert lines[-2].lstrip().startswith("0B│")
-        limit = next(line for line in lines if line.lstrip().startswith("8GB│"))
+        limit = next(line for line in lines if line.lstrip().startswith("7GB│"))
         assert limit.count("╌") > 30
         assert lines[-1].split() == ["03:00", "03:30", "04:00", "UTC"]
         assert max(cell_len(line) for line in lines) == 60
