@@ -22,6 +22,7 @@ from iris_tui import registry
 from iris_tui.actions import SCOPES, Action
 from iris_tui.endings import SIGNALS
 from iris_tui.glyphs import Glyphs, choose
+from iris_tui.handing_over import HandingOver
 from iris_tui.keymap import bindings
 from iris_tui.navigation import Navigation
 from iris_tui.scope import ActionHost
@@ -42,7 +43,7 @@ SAME_TOAST_S: Final = 5.0
 QUIT_NOTE: Final = "Jobs go on without it."
 
 
-class IrisApp(Navigation, inherit_bindings=False):
+class IrisApp(Navigation, HandingOver, inherit_bindings=False):
     """`open_session(name)` connects to another cluster by name; it may raise IrisError and runs in a thread."""
 
     TITLE = "iris"

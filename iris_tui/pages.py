@@ -59,7 +59,7 @@ class TextPage(ConsoleScreen):
         self._load = load
         self._command = command
         self._dated = dated
-        self.text = PageText()
+        self.text = PageText(title=title)
         self.pane = Pane(self.text)
         self._as_of = ""
         self._fault = ""

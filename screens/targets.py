@@ -54,6 +54,14 @@ class TargetActions:
     def do_spec(self, text: str) -> None:
         self._page(self._target(text), "spec")
 
+    def do_copy(self, text: str) -> None:
+        target = self._target(text)
+        names = [text] if text else self.chosen_ids(("job", "task", "attempt"))
+        if not names and target is not None:
+            names = [target.id]
+        if names:
+            self._screen.console.copy_text("\n".join(names), names[0] if len(names) == 1 else f"{len(names)} ids")
+
     def _page(self, target: Target | None, what: str) -> None:
         from iris_tui.pages import TextPage
         from screens import jobs_pages

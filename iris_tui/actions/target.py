@@ -24,6 +24,10 @@ TARGET: Final[tuple[Action, ...]] = (
         cli="iris-core {at} rpc controller get-job-status --job-id {job}", menu="y", kinds=("job", "task", "attempt"),
     ),
     Action(
+        id="target.copy", title="Copy the id", keys=("c",), command="copy", arguments="[ID]", menu="i", kinds=("job", "task", "attempt"),
+        many=True,
+    ),
+    Action(
         id="target.cancel", title="Cancel", tier=1, mutates=True, command="cancel", arguments="[ID…]",
         cli="iris-core {at} job cancel {id}", menu="c", kinds=("job",),
     ),

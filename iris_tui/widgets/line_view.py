@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.ansi import AnsiDecoder
 from rich.cells import cell_len, chop_cells
@@ -28,6 +28,8 @@ from iris_tui.widgets.line import Painted
 
 if TYPE_CHECKING:
     from rich.style import Style
+
+    from iris_tui.handing_over import HandingOver
 
 SIDE_STEP = 20
 """Cells that one step to the side scrolls."""
@@ -303,8 +305,10 @@ class TextView(LineView):
 
     BINDINGS = bindings("text")
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None, title: str = "page") -> None:
+        """`title` names it where it is copied or saved."""
         super().__init__(id=id)
+        self.title = title
         self._lines: list[tuple[str, Tone]] = []
 
     def show(self, lines: Sequence[tuple[str, Tone]]) -> None:
@@ -317,6 +321,29 @@ class TextView(LineView):
     def text(self) -> str:
         """All lines, for tests."""
         return "\n".join(line for line, _ in self._lines)
+
+    # Handing the text over is the app's business.
+
+    @property
+    def _app(self) -> HandingOver:
+        return cast("HandingOver", self.app)
+
+    @property
+    def plain(self) -> str:
+        """All lines without anything that could steer a terminal."""
+        return "\n".join(safe_text(line).plain for line, _ in self._lines)
+
+    def do_copy(self) -> None:
+        self._app.copy_text(self.plain, "the page")
+
+    def do_save(self, name: str) -> None:
+        self._app.save_text(self.plain, self.title, name)
+
+    def do_pager(self) -> None:
+        self._app.open_text(self.plain, self.title, editor=False)
+
+    def do_editor(self) -> None:
+        self._app.open_text(self.plain, self.title, editor=True)
 
     def count(self) -> int:
         return len(self._lines)
