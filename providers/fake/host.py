@@ -1,0 +1,72 @@
+"""A place where a controller runs, of which a test decides what goes wrong: starts, stops and boot ids, without a process.
+
+What it does is counted, so that a test sees whether something happened twice. A failure is scripted by the name of the call:
+"untouched" fails before anything was changed, "after" fails when it has taken effect, "unknown" makes a look impossible.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+from iris_core.contracts import ControllerStatus, IrisError
+
+
+class FakeHost:
+    """Implements ControllerHost and what a restart needs besides."""
+
+    def __init__(self, release: str = "r1") -> None:
+        self.release = release
+        self.running = True
+        self.boot = 1
+        self.calls: Counter[str] = Counter()
+        self.effects: list[str] = []
+        """What changed, in order."""
+        self.unhealthy: set[str] = set()
+        """Releases that never become healthy."""
+        self._faults: dict[str, deque[str]] = {}
+
+    def fault(self, call: str, *kinds: str) -> None:
+        """The next calls of this name fail in these ways, one after the other ("" = no fault)."""
+        self._faults.setdefault(call, deque()).extend(kinds)
+
+    def _begin(self, call: str) -> str:
+        self.calls[call] += 1
+        faults = self._faults.get(call)
+        kind = faults.popleft() if faults else ""
+        if kind == "untouched":
+            raise IrisError(f"{call}: the host refused the connection")
+        return kind
+
+    def _end(self, call: str, kind: str) -> None:
+        self.effects.append(call)
+        if kind == "after":
+            raise IrisError(f"{call}: the connection broke")
+
+    @property
+    def boot_id(self) -> str:
+        """Which start of the controller this is, "" while it does not run."""
+        return f"boot-{self.boot}" if self.running else ""
+
+    def status(self) -> ControllerStatus:
+        self._begin("status")
+        return ControllerStatus(self.running, "http://fake:10000" if self.running else "", 1, self.release)
+
+    def stop(self) -> None:
+        kind = self._begin("stop")
+        self.running = False
+        self._end("stop", kind)
+
+    def start(self, release: str) -> None:
+        """Start a release. Raises IrisError: one runs."""
+        kind = self._begin("start")
+        if self.running:
+            raise IrisError("start: a controller runs already")
+        self.release = release
+        self.running = True
+        self.boot += 1
+        self._end(f"start {release}", kind)
+
+    def healthy(self) -> bool:
+        """Whether it answers."""
+        self._begin("healthy")
+        return self.running and self.release not in self.unhealthy

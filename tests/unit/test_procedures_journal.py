@@ -1,0 +1,112 @@
+"""The journal: on the disk before anything follows from it, whole lines only, one driver."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from iris_core.contracts import IrisError
+from iris_core.procedures.journal import Journal, JournalBroken, JournalHeld, journal_dir, path_of, read, read_from
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LINES = [{"type": "a", "n": number, "text": "é\n✓"} for number in range(4)]
+
+
+def write(path: Path) -> bytes:
+    with Journal.create(path) as journal:
+        for line in LINES:
+            journal.append(dict(line))
+    return path.read_bytes()
+
+
+@given(st.data())
+@settings(max_examples=80, deadline=None)
+def test_however_it_is_torn_the_whole_lines_are_kept(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("journal") / "p.jsonl"
+    whole = write(path)
+    cut = data.draw(st.integers(0, len(whole)))
+    path.write_bytes(whole[:cut])
+    kept = whole[:cut].count(b"\n")
+    assert read(path) == LINES[:kept]
+    with Journal.open(path) as journal:
+        assert journal.records == LINES[:kept]
+        journal.append({"type": "after"})
+    assert read(path) == [*LINES[:kept], {"type": "after"}]
+
+
+def test_a_damaged_line_in_the_middle_is_named_and_nothing_is_guessed(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    whole = write(path)
+    path.write_bytes(whole.replace(b'"n":1', b'"n":x'))
+    with pytest.raises(JournalBroken, match="line 2"):
+        read(path)
+    with pytest.raises(JournalBroken):
+        Journal.open(path)
+
+
+def test_one_process_drives(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    first = Journal.create(path)
+    with pytest.raises(JournalHeld, match="driven by another process"):
+        Journal.open(path)
+    assert read(path) == []
+    first.close()
+    Journal.open(path).close()
+
+
+def test_reading_goes_on_where_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    with Journal.create(path) as journal:
+        journal.append({"type": "a"})
+        records, at = read_from(path, 0)
+        assert records == [{"type": "a"}]
+        assert read_from(path, at) == ([], at)
+        journal.append({"type": "b"})
+        assert read_from(path, at)[0] == [{"type": "b"}]
+
+
+def test_the_folder_is_private_unless_it_was_named(tmp_path: Path) -> None:
+    own = journal_dir(None, {"XDG_STATE_HOME": str(tmp_path / "state")})
+    assert own == tmp_path / "state" / "iris" / "procedures"
+    assert stat.S_IMODE(own.stat().st_mode) == 0o700
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o2770)
+    os.chmod(shared, 0o2770)
+    assert journal_dir(str(shared), {}) == shared
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o2770
+    assert journal_dir(None, {"IRIS_JOURNAL_DIR": str(shared)}) == shared
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "x" * 200])
+def test_an_id_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(IrisError, match="no procedure id"):
+        path_of(tmp_path, name)
+
+
+def test_a_line_that_cannot_be_written_leaves_the_journal_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "p.jsonl"
+    with Journal.create(path) as journal:
+        journal.append({"type": "a"})
+
+        def full(descriptor: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", full)
+            with pytest.raises(IrisError, match="No space left"):
+                journal.append({"type": "b"})
+        assert journal.records == [{"type": "a"}]
+        assert read(path) == [{"type": "a"}]
+        journal.append({"type": "c"})
+    assert read(path) == [{"type": "a"}, {"type": "c"}]
