@@ -16,7 +16,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from iris_controller.checkpoint.opening import Phase, Progress, Unpacked, unpacked
-from iris_controller.offline_state import LIVE_HINT, OfflineState, check
 from iris_core.contracts import ConnectFailed, RpcFailed, UsageFailed
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from iris_controller.checkpoint.cache import Cache
+    from iris_controller.offline_state import OfflineState
 
 R = TypeVar("R", bound="Message")
 T = TypeVar("T")
@@ -44,12 +44,11 @@ class OfflineClient:
 
     def call(self, method_name: str, request: Message, response: type[R], *, timeout_s: float = 30.0) -> R:
         """Raises UsageFailed: only a controller can do that; RpcFailed: the answer is an error."""
-        check(method_name)
         return self._runner.run(self._state.call(method_name, request, response))
 
     def stream(self, method_name: str, request: Message, response: type[R]) -> Iterator[R]:
-        check(method_name)
-        raise UsageFailed("a checkpoint does not change: there is nothing to watch", hint=LIVE_HINT)
+        self._state.check(method_name)
+        raise UsageFailed("a checkpoint does not change: there is nothing to watch", hint="ask a running controller")
 
     def close(self) -> None:
         """Lets go of what was unpacked. A second time is no error."""
@@ -96,7 +95,6 @@ class AsyncOfflineClient:
 
     async def call(self, method_name: str, request: Message, response: type[R], *, timeout_s: float = 30.0) -> R:
         """Raises UsageFailed: only a controller can do that; RpcFailed: the answer is an error, or takes too long."""
-        check(method_name)
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._there(self._state.call(method_name, request, response))
@@ -105,14 +103,16 @@ class AsyncOfflineClient:
 
     async def stream(self, method_name: str, request: Message, response: type[R]) -> AsyncIterator[R]:
         """Answers as they come; closing the iterator ends the call. Raises as `call`."""
-        check(method_name)
         answers = self._state.stream(method_name, request, response)
         try:
             while (answer := await self._there(_next(answers))) is not None:
                 yield answer
         finally:
-            with suppress(RuntimeError):  # it is closed already, and all its streams with it
-                asyncio.run_coroutine_threadsafe(_end(answers), self._loop)
+            ending = _end(answers)
+            try:
+                asyncio.run_coroutine_threadsafe(ending, self._loop)
+            except RuntimeError:  # it is closed already, and all its streams with it
+                ending.close()
 
     async def _there(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs it on the other loop; given up here, it is given up there."""
@@ -159,13 +159,23 @@ def _opened(
     note: Callable[[str], None] = lambda _: None,
     cache: Cache | None = None,
 ) -> tuple[Unpacked, OfflineState]:
+    # What answers takes half a second to import, and unpacking leaves the interpreter alone meanwhile.
+    loading = threading.Thread(target=_state_type, name="import", daemon=True)
+    loading.start()
     found = unpacked(place, tell, note, cache)
     try:
+        loading.join()
         tell(Progress(Phase.LOADING))
-        return found, OfflineState(found)
+        return found, _state_type()(found)
     except BaseException:
         found.close()
         raise
+
+
+def _state_type() -> type[OfflineState]:
+    from iris_controller.offline_state import OfflineState
+
+    return OfflineState
 
 
 def open_checkpoint(place: str, note: Callable[[str], None]) -> OfflineClient:

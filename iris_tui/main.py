@@ -51,7 +51,7 @@ def _without_plain(argv: Sequence[str]) -> tuple[list[str], bool]:
     words = list(argv)
     for place, word in enumerate(words):
         if not word.startswith("-") and (
-            place == 0 or words[place - 1] not in ("--cluster", "--config", "--controller-url")
+            place == 0 or words[place - 1] not in ("--cluster", "--config", "--controller-url", "--checkpoint")
         ):
             break
         if word == "--":
@@ -64,6 +64,9 @@ def _without_plain(argv: Sequence[str]) -> tuple[list[str], bool]:
 
 def _open(line: CommandLine, *, plain: bool) -> int:
     """The console on what the selectors mean; where they mean nothing and clusters are known, the operator chooses."""
+    if line.checkpoint and _has_terminal() and os.environ.get("TERM", "dumb") != "dumb" and not plain:
+        return _open_checkpoint(line.checkpoint, read_only=line.read_only)
+    line.require_live("the plain list goes on for ever")
     if plain or os.environ.get("TERM", "dumb") == "dumb":
         from iris_tui.plain import run_plain
 
@@ -84,6 +87,16 @@ def _open(line: CommandLine, *, plain: bool) -> int:
             return 0
         target = chosen
     return run_console(target, selector=line.selector().strip())
+
+
+def _open_checkpoint(place: str, *, read_only: bool) -> int:
+    from iris_core.cli.beside import load
+
+    load("iris_controller.checkpoint.installed").require_installed()
+    watch_signals()
+    from iris_tui.offline import offline_session
+
+    return _show(offline_session(place), on_quit_note="Nothing ends with it.", read_only=read_only)
 
 
 def _has_terminal() -> bool:
@@ -186,16 +199,25 @@ def run_console(
         on_quit_note: What the question before quitting says ends with the console.
     """
     preload()
+    session = session_for(target, selector=selector, client_factory=client_factory)
+    return _show(session, title=title, on_quit_note=on_quit_note, read_only=target.read_only)
+
+
+def _show(session: Session, *, title: str = "", on_quit_note: str = "", read_only: bool = False) -> int:
+    """Run the console on a session; others that are gone to from there are read-only, too, if this one is to be."""
     from iris_core.config.places import state_home
     from iris_tui.app import QUIT_NOTE, IrisApp
 
     def open_session(name: str) -> Session:
         from iris_core.connect import resolve
+        from iris_tui.offline import PREFIX, offline_session
 
-        return session_for(resolve(cluster=name, read_only=target.read_only))
+        if name.startswith(PREFIX):
+            return offline_session(name.removeprefix(PREFIX))
+        return session_for(resolve(cluster=name, read_only=read_only))
 
     app = IrisApp(
-        session_for(target, selector=selector, client_factory=client_factory),
+        session,
         open_session=open_session,
         quit_note=on_quit_note or QUIT_NOTE,
         title=title,

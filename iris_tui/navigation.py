@@ -77,6 +77,9 @@ class Navigation(ActionHost, TypeAhead, inherit_bindings=False):
 
     def enter(self, session: Session) -> None:
         """Show a session: where it was left, or its first screen; its subscription starts with the first time."""
+        if session.entrance is not None:
+            self.push_screen(session.entrance())
+            return
         if session.name not in self.sessions:
             self.sessions[session.name] = session
             self.run_worker(session.run(), name=f"session {session.name}", group="sessions", exit_on_error=False)
@@ -88,7 +91,15 @@ class Navigation(ActionHost, TypeAhead, inherit_bindings=False):
         self._leave()
         self._show(self.history.visit(place), screen)
 
+    def open_checkpoint(self, place: str) -> None:
+        """Show a checkpoint beside what is open, read-only; `place` is a path or URL. It says how far it is, and can be given up."""
+        from iris_tui.offline import PREFIX, offline_session
+
+        self.enter(self.sessions.get(f"{PREFIX}{place}") or offline_session(place))
+
     def _check(self, session: Session, name: str) -> None:
+        if session.name not in self.sessions:
+            raise ModelError(f"{one_line(session.title)} is not open yet")
         if session.offline and not registry.SCREENS[name].offline:
             raise ModelError(f"{registry.SCREENS[name].title} needs a live cluster, and this is a checkpoint")
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from iris_core.contracts import AsyncClient
     from iris_core.live.clock import Clock
+    from iris_tui.screen import ConsoleScreen
 
 ClientFactory = Callable[[], Awaitable["AsyncClient"]]
 """Makes a connection inside the running loop. Raises IrisError; it is asked again later."""
@@ -41,6 +42,8 @@ class LateClient:
         self._factory = factory
         self._where = where
         self._made: asyncio.Task[AsyncClient] | None = None
+        self.offline: Callable[[], str] | None = None
+        """What the header says of a checkpoint; None = a live cluster."""
 
     async def _client(self) -> AsyncClient:
         if self._made is None or (self._made.done() and (self._made.cancelled() or self._made.exception() is not None)):
@@ -122,6 +125,10 @@ class Session:
         self.role = ""
         self.offline = False
         """Whether this is a checkpoint and no live cluster."""
+        self.title = name
+        """What the header calls it."""
+        self.entrance: Callable[[], ConsoleScreen] | None = None
+        """The screen to show until it can be entered, which enters it then."""
 
     @property
     def link(self) -> LinkState:

@@ -7,7 +7,6 @@ brought to this release's schema here, so that nobody who opens it needs to writ
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import sqlite3
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from iris_controller.checkpoint import restore, scratch
 from iris_controller.checkpoint.cache import Cache, CacheFull
+from iris_controller.checkpoint.installed import require_installed
 from iris_controller.checkpoint.layout import DATABASE, BadCheckpoint
 from iris_controller.store.database import StateDirError, migrate, shipped_migrations
 from iris_core.contracts import IrisError
@@ -89,15 +89,6 @@ def unpacked(
         raise BadCheckpoint(f"checkpoint {candidate.label} cannot be used: {bad.message}", hint=bad.hint) from None
     except StateDirError as error:
         raise IrisError(f"checkpoint {candidate.label}: {error.message}", hint="read it with that release") from None
-
-
-def require_installed() -> None:
-    """Raises IrisError: the base install cannot read checkpoints."""
-    if importlib.util.find_spec("zstandard") is None:
-        raise IrisError(
-            "checkpoints are compressed, and the package zstandard is not installed",
-            hint="install it with: pip install 'iris-ops[controller]'",
-        )
 
 
 def _from_cache(cache: Cache, candidate: Candidate, sha256: str, tell: Callable[[Progress], None]) -> Unpacked:

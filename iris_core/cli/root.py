@@ -135,8 +135,8 @@ def cli(
             raise click.UsageError(f"{name} is empty")
         if value and checkpoint and name != "--checkpoint":
             raise click.UsageError(f"--checkpoint and {name} exclude each other")
-    if checkpoint and ctx.invoked_subcommand is None:
-        raise click.UsageError("the console needs a controller; --checkpoint goes with a command, as `job list`")
+    if checkpoint and ctx.invoked_subcommand is None and session.alone is None:
+        raise click.UsageError("--checkpoint goes with a command, as `job list`; `iris` opens the console on it")
     if ctx.invoked_subcommand is None:
         if session.alone is None:
             raise click.exceptions.NoArgsIsHelpError(ctx)

@@ -35,3 +35,12 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+class ClockAt(SystemClock):
+    """A wall that stands still at `moment_ms` once that is known: what time it is in a checkpoint."""
+
+    moment_ms = 0
+
+    def now_ms(self) -> int:
+        return self.moment_ms or super().now_ms()

@@ -9,7 +9,7 @@ last message; heartbeats keep it young on a quiet cluster.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
@@ -40,6 +40,8 @@ class Link(StrEnum):
     STALE = "STALE"
     RECONNECTING = "RECONNECTING"
     DENIED = "DENIED"
+    OFFLINE = "OFFLINE"
+    """A checkpoint, which never changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class LinkState:
     @property
     def current(self) -> bool:
         """Whether what is shown is all there is to know."""
-        return self.link is Link.LIVE
+        return self.link in (Link.LIVE, Link.OFFLINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,9 @@ class Watch:
             return LinkState(self._broken, age, self._detail)
         if age is None:
             return LinkState(Link.CONNECTING)
+        offline: Callable[[], str] | None = getattr(self._client, "offline", None)
+        if offline is not None:
+            return LinkState(Link.OFFLINE, age, offline())
         if age > STALE_AFTER_S:
             return LinkState(Link.STALE, age, "the controller is silent")
         return LinkState(Link.LIVE, age)

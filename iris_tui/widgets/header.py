@@ -27,11 +27,14 @@ _TONES = {
     Link.STALE: Tone.WARN,
     Link.RECONNECTING: Tone.WARN,
     Link.DENIED: Tone.BAD,
+    Link.OFFLINE: Tone.WARN,
 }
 
 
 def link_text(state: LinkState) -> str:
-    """`LIVE`, or `STALE 42s`."""
+    """`LIVE`, `STALE 42s`, or `OFFLINE  checkpoint 2026-11-29 03:00 UTC (23 h old)`."""
+    if state.link is Link.OFFLINE:
+        return f"{state.link.value}  {state.detail}"
     if state.link in (Link.LIVE, Link.CONNECTING) or state.age_s is None:
         return state.link.value
     return f"{state.link.value} {format_age(int(state.age_s * 1000))}"
@@ -49,21 +52,21 @@ class Header(Line):
     def update_from(self, session: Session, title: str, link: LinkState) -> None:
         """Show the session as it stands now, and how the connection stands that feeds the screen."""
         self._production = is_production(session.environment)
-        left = [Run(" iris ", Tone.DIM), Run(one_line(session.name), Tone.PLAIN)]
+        left = [Run(" iris ", Tone.DIM), Run(one_line(session.title), Tone.PLAIN)]
         if self._production:
             left.append(Run("  PROD", Tone.BAD))
         elif session.environment and session.environment != session.name:
             left.append(Run(f"  {one_line(session.environment)}", Tone.DIM))
         left.append(Run(f"   {title}", Tone.DIM))
         right: list[Run] = []
-        if session.read_only:
+        # A checkpoint is read-only by nature, and whoever reads it may read all of it.
+        if session.read_only and not session.offline:
             right.append(Run("READ-ONLY  ", Tone.WARN))
-        if session.role:
+        if session.role and not session.offline:
             who = f"{one_line(session.user)} ({one_line(session.role)})  "
             right.append(Run(who, Tone.DIM))
         right.append(Run(f"{link_text(link)} ", _TONES[link.link]))
         self.show(left, right)
 
     def over(self) -> Style:
-        theme = self.app.current_theme
-        return Style(bgcolor=theme.panel, bold=True)
+        return (self.paint.alarm if self._production else self.paint.band) + Style(bold=True)
