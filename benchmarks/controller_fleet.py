@@ -26,7 +26,7 @@ from iris_controller.state.records import ChildrenPolicy, JobSpec, Worker
 from iris_controller.store.database import migrate
 from iris_controller.store.writer import Writer
 from iris_controller.ticker import SchedulerTicker
-from iris_controller.watch import WatchHub
+from iris_controller.watching.hub import WatchHub
 from iris_core.model.bands import PriorityBand
 from iris_core.model.constraints import Mode, parse_constraint
 from iris_core.model.resources import Device, Resources

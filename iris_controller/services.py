@@ -38,7 +38,7 @@ from iris_controller.rpc.submitting import SubmitService
 from iris_controller.rpc.task_status import TaskStatusService
 from iris_controller.rpc.tasks import TaskService
 from iris_controller.rpc.users import UserService
-from iris_controller.watch import WatchHub
+from iris_controller.watching.hub import WatchHub
 from iris_core.config.revision import revision_date
 from iris_core.live.clock import SystemClock
 from providers.objects import open_store

@@ -22,6 +22,8 @@ class Changes:
     """No longer in the model: forgotten, or deleted."""
     deleted_jobs: set[str] = field(default_factory=set)
     """Gone for good with all their tasks; the name may be another job's already."""
+    finished: dict[str, int] = field(default_factory=dict)
+    """Jobs whose tasks are in memory no longer, with how many they were."""
     tasks: dict[tuple[str, int], Task] = field(default_factory=dict)
     """By (job id, task index); the whole of a new job's tasks is in `new_jobs` instead."""
     attempts: dict[str, Attempt] = field(default_factory=dict)

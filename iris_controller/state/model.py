@@ -186,6 +186,8 @@ class Model:
         for job in overlay.jobs.values():
             self._put_job(job)
             changes.jobs.add(job.job_id)
+            if job.state in JOB_TERMINAL:
+                changes.finished[job.job_id] = job.num_tasks
             if job.job_id in overlay.new_jobs and job.parent_job_id in self.jobs:
                 changes.jobs.add(job.parent_job_id)
         self._put_tasks(overlay.tasks)
@@ -370,6 +372,7 @@ class Model:
         self.terminal.pop(job_id, None)
         changes.removed_jobs.add(job_id)
         changes.deleted_jobs.add(job_id)
+        changes.finished[job_id] = job.num_tasks
 
     def _trim(self, changes: Changes) -> None:
         """Forgets the oldest terminal jobs beyond the limit; one with a child here, or an attempt still on a worker, stays."""

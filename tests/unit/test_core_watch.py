@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from iris_controller import watch, watch_selection
+from iris_controller.watching import hub, selection, subscription
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
 from tests.unit.test_watch import TASKS, Viewer, jobs, rig
 
@@ -21,7 +21,7 @@ def tasks(*job_ids: str, **values: object) -> controller_pb2.WatchSelector:
 @pytest.mark.parametrize("read", [1, 2])
 async def test_a_stream_that_breaks_between_two_parts_of_one_revision_loses_nothing(read: int) -> None:
     async with rig() as r:
-        await r.launch("/u/a", tasks=watch_selection.PAGE_ROWS + 500)
+        await r.launch("/u/a", tasks=selection.PAGE_ROWS + 500)
         viewer = Viewer(r, jobs(), tasks("/u/a"))
         while not (
             viewer.messages
@@ -58,7 +58,7 @@ async def test_tasks_of_a_job_that_was_replaced_are_gone() -> None:
 
 
 async def test_what_is_kept_for_resuming_is_bounded_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "KEPT_ROWS", 5_000)
+    monkeypatch.setattr(hub, "KEPT_ROWS", 5_000)
     async with rig() as r:
         await r.launch("/u/small")
         early = r.hub.revision()
@@ -91,7 +91,7 @@ class Wall:
 
 @pytest.mark.parametrize("kind", ["jobs", "tasks"])
 async def test_a_filter_on_age_is_looked_at_again(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "TIMED_S", 0.05)
+    monkeypatch.setattr(subscription, "TIMED_S", 0.05)
     async with rig() as r:
         wall = Wall()
         r.loop._wall_ms = wall

@@ -19,8 +19,8 @@ from iris_controller.state.model import Model
 from iris_controller.state.records import ChildrenPolicy, JobSpec
 from iris_controller.store.writer import Statement
 from iris_controller.ticker import SchedulerTicker
-from iris_controller.watch import WatchHub
-from iris_controller.watch_selection import PAGE_ROWS
+from iris_controller.watching.hub import WatchHub
+from iris_controller.watching.selection import PAGE_ROWS
 from iris_core.model.bands import PriorityBand
 from iris_core.model.errors import ModelError
 from iris_core.model.resources import Resources
