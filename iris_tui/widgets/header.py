@@ -69,4 +69,5 @@ class Header(Line):
         self.show(left, right)
 
     def over(self) -> Style:
-        return (self.paint.alarm if self._production else self.paint.band) + Style(bold=True)
+        theme = self.app.current_theme
+        return Style(bgcolor=theme.panel, bold=True)
