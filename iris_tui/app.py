@@ -21,13 +21,12 @@ from iris_core.model.text import one_line
 from iris_tui import registry
 from iris_tui.actions import SCOPES, Action
 from iris_tui.endings import SIGNALS
-from iris_tui.glyphs import Glyphs, choose
 from iris_tui.handing_over import HandingOver
 from iris_tui.keymap import bindings
 from iris_tui.navigation import Navigation
 from iris_tui.scope import ActionHost
 from iris_tui.screen import ConsoleScreen
-from iris_tui.themes import PRODUCTION, THEMES, is_production
+from iris_tui.settled import Settled
 from iris_tui.widgets.prompt import Question
 
 if TYPE_CHECKING:
@@ -36,14 +35,16 @@ if TYPE_CHECKING:
     from textual.driver import Driver
     from textual.worker import Worker
 
+    from iris_core.config.console import ConsoleSettings
     from iris_tui.gate import GateScreen
+    from iris_tui.glyphs import Glyphs
     from iris_tui.session import Session
 
 SAME_TOAST_S: Final = 5.0
 QUIT_NOTE: Final = "Jobs go on without it."
 
 
-class IrisApp(Navigation, HandingOver, inherit_bindings=False):
+class IrisApp(Settled, Navigation, HandingOver, inherit_bindings=False):
     """`open_session(name)` connects to another cluster by name; it may raise IrisError and runs in a thread."""
 
     TITLE = "iris"
@@ -62,9 +63,10 @@ class IrisApp(Navigation, HandingOver, inherit_bindings=False):
         title: str = "",
         crash_dir: Path | None = None,
         glyphs: Glyphs | None = None,
+        settings: ConsoleSettings | None = None,
     ) -> None:
         super().__init__(session)
-        self.glyphs = glyphs or choose()
+        self.settle(settings, glyphs)
         self.ended_by = ""
         """Name of the signal that ended the console."""
         self.crash_file = ""
@@ -75,9 +77,7 @@ class IrisApp(Navigation, HandingOver, inherit_bindings=False):
         self._toasts: dict[str, float] = {}
         self._command_history: list[str] = []
         self._gates = 0
-        for theme in THEMES:
-            self.register_theme(theme)
-        self.theme = PRODUCTION.name if is_production(session.environment) else "iris-dark"
+        self.settled_theme()
 
     # --- start and end -----------------------------------------------------------------------------------------------
 
@@ -101,13 +101,11 @@ class IrisApp(Navigation, HandingOver, inherit_bindings=False):
         self.enter(self.session)
         if self._title_note:
             self.say(self._title_note)
+        self.report_settings()
 
     def entered(self, session: Session) -> None:
         """A production cluster has its colours."""
-        self.theme = PRODUCTION.name if is_production(session.environment) else self._plain_theme()
-
-    def _plain_theme(self) -> str:
-        return "iris-dark" if self.theme == PRODUCTION.name else self.theme
+        self.settled_theme()
 
     def _signalled(self, number: signal.Signals) -> None:
         self.ended_by = signal.Signals(number).name
@@ -299,13 +297,6 @@ class IrisApp(Navigation, HandingOver, inherit_bindings=False):
             self.say(f"{one_line(error.message)}{'; ' + one_line(error.hint) if error.hint else ''}", severity="error")
             return
         self.enter(session)
-
-    def do_theme(self, name: str) -> None:
-        names = [theme.name for theme in THEMES]
-        wanted = name if name in names or not name else f"iris-{name}"
-        if wanted and wanted not in names:
-            raise ModelError(f"no theme {one_line(name)!r}", hint=f"one of {', '.join(names)}")
-        self.theme = wanted or names[(names.index(self.theme) + 1) % len(names)]
 
     def do_suspend(self) -> None:
         self.action_suspend_process()

@@ -15,7 +15,7 @@ from textual.suggester import Suggester
 from iris_core.model.errors import ModelError, did_you_mean, shown
 from iris_core.model.text import one_line
 from iris_tui.actions import ACTIONS, ALIASES, BY_COMMAND, Action
-from iris_tui.keymap import shown_keys
+from iris_tui.user_keys import Keymap
 
 if TYPE_CHECKING:
     from iris_tui.app import IrisApp
@@ -59,9 +59,10 @@ class CommandSuggester(Suggester):
         return next((word for word in self._words if word.startswith(value)), None)
 
 
-def summary(action: Action, selector: str) -> str:
+def summary(action: Action, selector: str, keymap: Keymap = Keymap()) -> str:  # noqa: B008 (frozen)
     """Keys, command and equivalent command line of an action, in one line."""
-    parts = [shown_keys(action.keys)] if action.keys else []
+    keys = keymap.shown(action)
+    parts = [keys] if keys else []
     if action.command:
         parts.append(f":{action.command}{' ' + action.arguments if action.arguments else ''}")
     if action.cli:

@@ -31,6 +31,11 @@ UNICODE: Final = Glyphs("▸", "▾", "▌", "●", "▲", "▼", "█", "▚", 
 ASCII: Final = Glyphs("+", "-", ">", "*", "^", "v", "#", "!", "=", "~", ".", "-", "~")
 
 
+def chosen(setting: str = "auto") -> Glyphs:
+    """What is settled (`unicode`, `ascii`), or what this terminal can show."""
+    return {"unicode": UNICODE, "ascii": ASCII}.get(setting) or choose()
+
+
 def choose() -> Glyphs:
     """What this terminal can show: Unicode unless its encoding is not UTF-8 or it is the bare Linux console."""
     encoding = locale.getpreferredencoding(False).lower().replace("-", "")

@@ -43,7 +43,7 @@ def bindings(*scopes: str) -> list[BindingType]:
     """Textual's bindings for the widget or screen that answers these scopes."""
     return [
         Binding(
-            ",".join(_with_escape(action.keys)),
+            ",".join(with_escape(action.keys)),
             f"act('{action.id}')",
             action.title,
             show=False,
@@ -56,7 +56,7 @@ def bindings(*scopes: str) -> list[BindingType]:
     ]
 
 
-def _with_escape(keys: tuple[str, ...]) -> tuple[str, ...]:
+def with_escape(keys: tuple[str, ...]) -> tuple[str, ...]:
     """An Escape that reaches the terminal together with the next key arrives as `^`, and means the same."""
     return (*keys, "circumflex_accent") if "escape" in keys else keys
 

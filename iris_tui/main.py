@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from iris_core.cli.session import Session as CommandLine
+    from iris_core.config.console import ConsoleSettings
     from iris_core.connect import Target
     from iris_core.contracts import AsyncClient
     from iris_tui.session import Session
@@ -35,6 +36,11 @@ def run(argv: Sequence[str]) -> int:
     """Run one command line and return its exit code; nothing is raised."""
     from iris_core.cli.main import run as run_command
 
+    if argv[:1] == ["--keys"]:
+        from iris_core.cli.diagnostics import Diagnostics, guarded
+        from iris_tui.keys_page import run_keys
+
+        return guarded(Diagnostics(), lambda: run_keys(argv[1:]), lambda: None)
     words, plain = _without_plain(argv)
 
     def alone(line: CommandLine) -> int:
@@ -94,9 +100,10 @@ def _open_checkpoint(place: str, *, read_only: bool) -> int:
 
     load("iris_controller.checkpoint.installed").require_installed()
     watch_signals()
+    from iris_core.config.console import load_settings
     from iris_tui.offline import offline_session
 
-    return _show(offline_session(place), on_quit_note="Nothing ends with it.", read_only=read_only)
+    return _show(offline_session(place), load_settings(), on_quit_note="Nothing ends with it.", read_only=read_only)
 
 
 def _has_terminal() -> bool:
@@ -153,9 +160,14 @@ def connection(locate: Callable[[], Target]) -> Callable[[], Awaitable[AsyncClie
 
 
 def session_for(
-    target: Target, *, selector: str = "", client_factory: Callable[[], Awaitable[AsyncClient]] | None = None
+    target: Target,
+    *,
+    selector: str = "",
+    client_factory: Callable[[], Awaitable[AsyncClient]] | None = None,
+    settings: ConsoleSettings | None = None,
 ) -> Session:
-    """The console's session on a target."""
+    """The console's session on a target, as the operator has settled it for that cluster."""
+    from iris_core.config.console import ConsoleSettings
     from iris_core.config.places import LOCAL
     from iris_core.live.clock import SystemClock
     from iris_tui.session import Session
@@ -170,12 +182,14 @@ def session_for(
     async def where() -> str:
         return (await in_thread(locate, name="locate")).url
 
+    name = target.cluster or target.url
+    settled = settings or ConsoleSettings()
     return Session(
-        target.cluster or target.url,
+        name,
         client_factory or connection(locate),
         SystemClock(),
-        environment=target.environment,
-        read_only=target.read_only,
+        environment=settled.environment_of(name, target.environment),
+        read_only=target.read_only or settled.cluster(name).read_only,
         selector=selector or (f"--cluster={target.cluster}" if target.cluster else f"--controller-url={target.url}"),
         where=None if client_factory else where,
     )
@@ -199,11 +213,16 @@ def run_console(
         on_quit_note: What the question before quitting says ends with the console.
     """
     preload()
-    session = session_for(target, selector=selector, client_factory=client_factory)
-    return _show(session, title=title, on_quit_note=on_quit_note, read_only=target.read_only)
+    from iris_core.config.console import load_settings
+
+    settings = load_settings()
+    session = session_for(target, selector=selector, client_factory=client_factory, settings=settings)
+    return _show(session, settings, title=title, on_quit_note=on_quit_note, read_only=target.read_only)
 
 
-def _show(session: Session, *, title: str = "", on_quit_note: str = "", read_only: bool = False) -> int:
+def _show(
+    session: Session, settings: ConsoleSettings, *, title: str = "", on_quit_note: str = "", read_only: bool = False
+) -> int:
     """Run the console on a session; others that are gone to from there are read-only, too, if this one is to be."""
     from iris_core.config.places import state_home
     from iris_tui.app import QUIT_NOTE, IrisApp
@@ -214,7 +233,7 @@ def _show(session: Session, *, title: str = "", on_quit_note: str = "", read_onl
 
         if name.startswith(PREFIX):
             return offline_session(name.removeprefix(PREFIX))
-        return session_for(resolve(cluster=name, read_only=read_only))
+        return session_for(resolve(cluster=name, read_only=read_only), settings=settings)
 
     app = IrisApp(
         session,
@@ -222,9 +241,10 @@ def _show(session: Session, *, title: str = "", on_quit_note: str = "", read_onl
         quit_note=on_quit_note or QUIT_NOTE,
         title=title,
         crash_dir=state_home(),
+        settings=settings,
     )
     with handlers_kept():
-        app.run()
+        app.run(mouse=settings.mouse)
     if app.ended_by:
         last_words(f"iris: ended by {app.ended_by}")
     elif app.return_code and not app.crash_file:

@@ -146,7 +146,8 @@ class ConsoleScreen(ActionHost, Screen[None]):
             if self.prompt.is_open:
                 self.keybar.show_keys((("Enter", "Take it"), ("Esc", "Leave it as it was"), ("↑", "Earlier ones")))
             else:
-                self.keybar.update_from([in_scope(scope) for host in self.hosts() for scope in host.SCOPES])
+                scopes = [in_scope(scope) for host in self.hosts() for scope in host.SCOPES]
+                self.keybar.update_from(scopes, self.console.keymap)
         took = time.monotonic() - began
         self._not_before = time.monotonic() + 4 * took if took > SLOW_FLUSH_S else 0.0
 

@@ -69,5 +69,4 @@ class Header(Line):
         self.show(left, right)
 
     def over(self) -> Style:
-        theme = self.app.current_theme
-        return Style(bgcolor=theme.panel, bold=True)
+        return (self.paint.alarm if self._production else self.paint.band) + Style(bold=True)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.style import Style
-
 from iris_core.live.wording import Tone
 from iris_tui.drawing import Run
 from iris_tui.keymap import shown
@@ -14,7 +12,10 @@ from iris_tui.widgets.line import Line
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from rich.style import Style
+
     from iris_tui.actions import Action
+    from iris_tui.user_keys import Keymap
 
 MOST = 8
 
@@ -46,21 +47,24 @@ class KeyBar(Line):
     KeyBar { dock: bottom; }
     """
 
-    def update_from(self, scopes: list[list[Action]]) -> None:
+    def update_from(self, scopes: list[list[Action]], keymap: Keymap) -> None:
         """Show the actions of the scopes that are active, what has the focus first, each by its place in the key bar."""
         chosen: list[Action] = []
         for actions in scopes:
-            chosen += sorted((action for action in actions if action.footer and action.keys), key=lambda a: a.footer)
+            chosen += sorted(
+                (action for action in actions if action.footer and keymap.keys(action)), key=lambda a: a.footer
+            )
         taken: set[str] = set()
         kept: list[Action] = []
         for action in chosen:
-            if action.keys[0] not in taken:
-                taken.add(action.keys[0])
+            key = keymap.keys(action)[0]
+            if key not in taken:
+                taken.add(key)
                 kept.append(action)
         # Search and help come last and are never pushed out.
         general = [action for action in kept if action.scope == "app"]
         chosen = [action for action in kept if action.scope != "app"][: MOST - len(general)] + general
-        self.show_keys((shown(action.keys[0]), _SHORT.get(action.id, action.title)) for action in chosen)
+        self.show_keys((shown(keymap.keys(action)[0]), _SHORT.get(action.id, action.title)) for action in chosen)
 
     def show_keys(self, keys: Iterable[tuple[str, str]]) -> None:
         """Show these keys and what each does."""
@@ -70,4 +74,4 @@ class KeyBar(Line):
         self.show(runs)
 
     def over(self) -> Style:
-        return Style(bgcolor=self.app.current_theme.panel)
+        return self.paint.band

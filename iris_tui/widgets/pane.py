@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.style import Style
 from textual.containers import Vertical
 
 from iris_core.live.wording import Tone
@@ -20,6 +19,7 @@ from iris_tui.drawing import Run, strip_of
 from iris_tui.widgets.line import Line, Painted
 
 if TYPE_CHECKING:
+    from rich.style import Style
     from textual.app import ComposeResult
     from textual.strip import Strip
     from textual.widget import Widget
@@ -54,7 +54,7 @@ class PaneTitle(Line):
     """The title line of a pane."""
 
     def over(self) -> Style:
-        return Style(bgcolor=self.app.current_theme.surface)
+        return self.paint.surface
 
 
 class Message(Painted):

@@ -118,5 +118,6 @@ def test_a_wrong_command_says_where_and_what(text: str, position: int, words: st
 
 
 def test_a_summary_names_keys_command_and_command_line() -> None:
-    assert summary(BY_ID["target.cancel"], "--cluster=lab") == ":cancel [ID…]   iris-core --cluster=lab job cancel ID"
+    line = "x c   :cancel [ID…]   iris-core --cluster=lab job cancel ID"
+    assert summary(BY_ID["target.cancel"], "--cluster=lab") == line
     assert all(summary(action, "--cluster=lab") for scope in SCOPES for action in in_scope(scope))
