@@ -54,6 +54,10 @@ class ScreenSpec:
 
 _ALL: Final = (
     ScreenSpec(
+        name="overview", title="Overview", where="screens.overview:OverviewScreen", letter="o", aliases=("pulse", "pulses"),
+        cli="iris-core {at} cluster status",
+    ),
+    ScreenSpec(
         name="jobs", title="Jobs", where="screens.jobs:JobsScreen", letter="j", argument="[FILTER]", aliases=("job-tree",),
         cli="iris-core {at} job list", offline=True,
     ),

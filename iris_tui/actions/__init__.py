@@ -14,6 +14,7 @@ from iris_tui.actions.base import Action
 from iris_tui.actions.everywhere import EVERYWHERE
 from iris_tui.actions.lists import JOBS, LISTS, TREE
 from iris_tui.actions.log import LOG
+from iris_tui.actions.overview import OVERVIEW
 from iris_tui.actions.table import TABLE
 from iris_tui.actions.target import TARGET
 from iris_tui.actions.text import TEXT
@@ -34,7 +35,7 @@ GO: Final = tuple(
 )
 """Going to each screen; in the go-to menu each has its letter."""
 
-ACTIONS: Final[tuple[Action, ...]] = (*EVERYWHERE, *GO, *LISTS, *TREE, *TARGET, *JOBS, *TABLE, *LOG, *TEXT)
+ACTIONS: Final[tuple[Action, ...]] = (*EVERYWHERE, *GO, *LISTS, *TREE, *TARGET, *JOBS, *OVERVIEW, *TABLE, *LOG, *TEXT)
 
 SCOPES: Final[dict[str, str]] = {
     "app": "Everywhere",
@@ -43,6 +44,7 @@ SCOPES: Final[dict[str, str]] = {
     "tree": "Lists with rows below rows",
     "target": "Jobs, tasks and attempts",
     "jobs": "The tree of jobs",
+    "overview": "The pulse of the cluster",
     "table": "Moving in a table",
     "log": "Logs",
     "text": "Text pages",

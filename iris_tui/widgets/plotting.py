@@ -69,7 +69,7 @@ def canvas(
 
     x, y: the values at the edges; what lies beyond them is cut. Call it only when `ready()`.
     """
-    known = [(at, value) for at, value in points if value is not None]
+    known = [(at, value) for at, value in points if value is not None and (value or not filled)]
     if width < 1 or height < 1 or not known:
         return [" " * width] * height
     marker = "#" if ascii_only and filled else "*" if ascii_only else "braille"
