@@ -14,12 +14,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from iris_controller.checkpoint import restore, rollout
+from iris_controller.checkpoint import restore
 from iris_controller.checkpoint.claims import OwnClaims
 from iris_controller.checkpoint.layout import BadCheckpoint
 from iris_controller.checkpoint.owner import read_claim, require_takeable
 from iris_controller.store.database import StateDir, StateDirError, check_integrity
 from iris_core.contracts import IrisError
+from iris_core.procedures import record as rollout
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,9 +86,9 @@ def _prepared(state: StateDir, remote: ObjectStore, wish: Wish, now_ms: int) -> 
         if aside is not None:
             log.warning("starting fresh; the previous state was moved to %s", aside)
         return "fresh"
-    record = None if wish.dry_run else _rollback(remote)
-    if record is not None:
-        return _roll_back(state, remote, record, now_ms)
+    asked = None if wish.dry_run else _rollback(remote)
+    if asked is not None:
+        return _roll_back(state, remote, asked, now_ms)
     if wish.checkpoint:
         return _take(state, restore.find(wish.checkpoint), f"db.aside.{now_ms}")
     return _local(state, remote, now_ms)
@@ -108,23 +109,25 @@ def put_in_place(state: StateDir, checkpoint: str, now_ms: int) -> tuple[str, Pa
         raise StateDirError(f"the state in {state.path} cannot be prepared: {error}") from error
 
 
-def _rollback(remote: ObjectStore) -> rollout.RolloutRecord | None:
-    """The record, if it asks for a rollback that restores something."""
+def _rollback(remote: ObjectStore) -> rollout.Standing | None:
+    """The rollout record, if it asks for a rollback that restores something (control-plane §6.4)."""
     try:
-        record = rollout.read_record(remote)
+        standing = rollout.read(remote)
     except IrisError as error:
-        log.warning("whether a rollback is asked for is not known: %s", error.message)
+        log.warning("whether a rollback is asked for is not known: %s: %s", remote.url, error.message)
         return None
-    if record is None or record.phase != rollout.REQUESTED:
+    record = standing.record
+    if record is None or record.phase is not rollout.Phase.ROLLBACK_REQUESTED:
         return None
     if not record.rollback_checkpoint:
         log.info("a rollback without a checkpoint was asked for: the state stays as it is")
         return None
-    return record
+    return standing
 
 
-def _roll_back(state: StateDir, remote: ObjectStore, record: rollout.RolloutRecord, now_ms: int) -> str:
-    named = record.rollback_checkpoint
+def _roll_back(state: StateDir, remote: ObjectStore, standing: rollout.Standing, now_ms: int) -> str:
+    assert standing.record is not None
+    named = standing.record.rollback_checkpoint
     try:
         found = _take(state, restore.find(named), f"db.aside.{now_ms}")
     except IrisError as error:
@@ -134,7 +137,7 @@ def _roll_back(state: StateDir, remote: ObjectStore, record: rollout.RolloutReco
         ) from error
     try:
         # Not served before it is consumed: a second start would throw away what was done since the first.
-        rollout.consume(remote, record, now_ms)
+        rollout.write(remote, rollout.rolled_back(standing, now_ms), standing)
     except IrisError as error:
         raise NoState(
             f"the rollback was done, and cannot be marked as done: {error.message}",

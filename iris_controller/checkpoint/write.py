@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from iris_controller.checkpoint import rollout, snapshot
+from iris_controller.checkpoint import snapshot
 from iris_controller.checkpoint.layout import (
     COMPRESSED,
     FOLDER,
@@ -25,6 +25,7 @@ from iris_controller.checkpoint.layout import (
 )
 from iris_controller.checkpoint.owner import Fenced, require
 from iris_core.contracts import IrisError
+from iris_core.procedures import record as rollout
 
 if TYPE_CHECKING:
     from iris_core.contracts import ObjectStore
@@ -96,13 +97,14 @@ def prune(
 ) -> list[int]:
     """Removes checkpoints that are more than `keep_ms` older than the valid one of `newest_ms`; returns their epochs.
 
-    The one that a rollback would restore is kept, however old. The manifest goes first. Raises Fenced, IrisError.
+    The one that a rollback would restore is kept, however old: while the record cannot be read, nothing is removed. The manifest goes first.
+    Raises Fenced, IrisError.
     """
     stage("prune")
     require(store, claim)
     found = objects_by_epoch(store)
     read_manifest(store, newest_ms, found.get(newest_ms, {}))
-    record = rollout.read_record(store)
+    record = rollout.read(store).record
     kept = record.rollback_checkpoint.rstrip("/").rpartition("/")[2] if record is not None else ""
     removed = []
     for epoch, names in found.items():

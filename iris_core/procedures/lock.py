@@ -1,0 +1,129 @@
+"""The fleet lock of a cluster: one procedure at a time may change its controller.
+
+One small object in the remote state dir, taken by compare-and-set and given back by overwriting it with "free", never by deleting it:
+a deletion could remove somebody else's. It does not expire by itself, because a clock cannot know whether a restart is half done;
+a lock whose procedure is dead is broken by a person, through a gate that names its owner and age.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from iris_core.contracts import GenerationMismatch, IrisError, ObjectMissing
+from iris_core.model.resources import format_age
+from iris_core.model.text import one_line
+
+if TYPE_CHECKING:
+    from iris_core.contracts import ObjectStore
+
+LOCK: Final = "rollout-lock.json"
+TRIES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds it: the procedure, the account and machine that drive it, since when (epoch ms)."""
+
+    procedure: str
+    account: str
+    host: str
+    taken_at_ms: int
+
+    def words(self, now_ms: int) -> str:
+        """One line for whoever is kept out."""
+        age = format_age(max(now_ms - self.taken_at_ms, 0))
+        return one_line(f"{self.account} on {self.host} holds it for {age} (procedure {self.procedure})")
+
+
+@dataclass(frozen=True, slots=True)
+class LockState:
+    """What stands: the holder, None if it is free, and the generation it was read at."""
+
+    holder: Holder | None
+    generation: str
+
+
+class LockHeld(IrisError):
+    """Somebody else holds the lock; `state` says who, and is what a gate for breaking it names."""
+
+    def __init__(self, state: LockState, now_ms: int) -> None:
+        assert state.holder is not None
+        super().__init__(
+            f"this cluster is being changed: {state.holder.words(now_ms)}",
+            hint="wait for it; if that procedure is dead, resume it, or break the lock with `rollout break-lock`",
+        )
+        self.state = state
+
+
+def read(store: ObjectStore) -> LockState:
+    """What stands. Raises IrisError; also for a lock that cannot be understood, which is never taken for a free one."""
+    info = store.stat(LOCK)
+    if info is None:
+        return LockState(None, "")
+    try:
+        values: Any = json.loads(store.get(LOCK))
+        if values["state"] == "free":
+            return LockState(None, info.generation)
+        if values["state"] != "held":
+            raise ValueError
+        holder = Holder(
+            str(values["procedure"]), str(values["account"]), str(values["host"]), int(values["taken_at_ms"])
+        )
+    except ObjectMissing:
+        return LockState(None, "")
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise IrisError(f"{LOCK} in {store.url} cannot be understood", hint="a person has to look at it") from None
+    return LockState(holder, info.generation)
+
+
+def acquire(store: ObjectStore, holder: Holder) -> LockState:
+    """Take it; the procedure that holds it already takes it again, also from another machine.
+
+    Raises LockHeld, IrisError.
+    """
+    for _ in range(TRIES):
+        state = read(store)
+        if state.holder is not None and state.holder.procedure != holder.procedure:
+            raise LockHeld(state, holder.taken_at_ms)
+        try:
+            return _write(store, holder, state.generation)
+        except GenerationMismatch:
+            continue  # somebody was faster: look who
+    raise IrisError(f"{LOCK} in {store.url} changes all the time", hint="try again")
+
+
+def release(store: ObjectStore, procedure: str) -> None:
+    """Give it back, if this procedure holds it; whoever lost it meanwhile gives nothing back. Raises IrisError."""
+    for _ in range(TRIES):
+        state = read(store)
+        if state.holder is None or state.holder.procedure != procedure:
+            return
+        try:
+            _free(store, state.generation)
+        except GenerationMismatch:
+            continue
+        return
+    raise IrisError(f"{LOCK} in {store.url} changes all the time", hint="try again")
+
+
+def break_(store: ObjectStore, state: LockState) -> None:
+    """Free what was read, exactly that. Raises GenerationMismatch if it has changed hands since, IrisError."""
+    _free(store, state.generation)
+
+
+def _write(store: ObjectStore, holder: Holder, generation: str) -> LockState:
+    values = {
+        "state": "held",
+        "procedure": holder.procedure,
+        "account": holder.account,
+        "host": holder.host,
+        "taken_at_ms": holder.taken_at_ms,
+    }
+    info = store.put(LOCK, json.dumps(values).encode() + b"\n", if_generation=generation)
+    return LockState(holder, info.generation)
+
+
+def _free(store: ObjectStore, generation: str) -> None:
+    store.put(LOCK, json.dumps({"state": "free"}).encode() + b"\n", if_generation=generation)
