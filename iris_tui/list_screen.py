@@ -91,6 +91,8 @@ class ListScreen(RowMenu, ConsoleScreen):
     FIELDS: ClassVar[Mapping[str, FieldType | Field]] = {}
     WORDS: ClassVar[Sequence[str]] = ()
     """Fields in which a bare word is looked for."""
+    SORT: ClassVar[str] = ""
+    """The column that it is sorted by until somebody chooses another."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -164,6 +166,8 @@ class ListScreen(RowMenu, ConsoleScreen):
     def on_mount(self) -> None:
         super().on_mount()
         self.table.take_focus()
+        if self.SORT:
+            self.sort_by(self.SORT)
         if self.subscription is not None:
             self.run_worker(
                 self.subscription.run(), name=f"{self.TITLE} subscription", group="watch", exit_on_error=False

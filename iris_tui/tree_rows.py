@@ -5,12 +5,64 @@ A tree is a ListScreen with this for its base. What Enter does with a row that h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from iris_tui.list_screen import ListScreen
+from iris_core.live.wording import Tone
+from iris_core.model.text import one_line
+from iris_tui.drawing import Run, cut_middle, width_of
+from iris_tui.list_screen import ListScreen, SpecCells
 
 if TYPE_CHECKING:
-    from iris_core.live.rows import Row
+    from collections.abc import Callable, Mapping, Sequence
+
+    from iris_core.live.columns import ColumnSpec
+    from iris_core.live.rows import Row, RowStore
+    from iris_tui.glyphs import Glyphs
+
+INDENT: Final = 2
+
+
+class TreeCells(SpecCells):
+    """The cells of rows of several kinds: `columns` are the widths and titles, `specs` what stands in them, by kind and column.
+
+    The first column is the tree: each row is set in by its depth, with a handle where it opens.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[ColumnSpec[Any]],
+        specs: Mapping[str, Mapping[str, ColumnSpec[Any]]],
+        glyphs: Glyphs,
+        store: RowStore[Any],
+    ) -> None:
+        super().__init__(columns)
+        self._specs = specs
+        self._glyphs = glyphs
+        self._store = store
+
+    def cells(self, row: Row[Any], column: str, width: int, now_ms: int) -> list[Run]:
+        spec = self._specs[row.kind].get(column)
+        if spec is None:
+            return []
+        text = one_line(spec.text(row.value, now_ms))
+        tone = Tone.DIM if row.gone else spec.tone(row.value) if spec.tone is not None else Tone.PLAIN
+        if column != self.columns[0].id:
+            return [Run(text, tone)]
+        glyphs = self._glyphs
+        handle = (glyphs.opened if row.id in self._store.expanded else glyphs.closed) if row.expandable else " "
+        runs = [Run(" " * (row.depth * INDENT)), Run(f"{handle} ", Tone.DIM)]
+        return [*runs, Run(cut_middle(text, width - width_of(runs), glyphs.ellipsis), tone)]
+
+    def sort_key(self, column: str, now_ms: int) -> Callable[[Row[Any]], Any] | None:
+        """Siblings by a column; kinds that do not have it keep their natural order."""
+        if super().sort_key(column, now_ms) is None:
+            return None
+
+        def key(row: Row[Any]) -> Any:
+            spec = self._specs[row.kind].get(column)
+            return spec.sort(row.value, now_ms) if spec is not None and spec.sort is not None else 0
+
+        return key
 
 
 class TreeRows(ListScreen):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from iris_core.cli.tables import Listing
-from iris_core.live.columns import ATTEMPTS, JOBS, TASKS, WORKERS
+from iris_core.live.columns import ATTEMPTS, JOBS, TASKS
 from iris_core.live.endpoint_columns import ENDPOINTS
 from iris_core.live.event_columns import EVENTS, TaskEvent
 from iris_core.live.profile_columns import PROFILES
 from iris_core.live.table_columns import COLUMNS, TABLES, SchemaRow
 from iris_core.live.user_columns import BUDGETS
+from iris_core.live.worker_columns import WORKERS
 
 if TYPE_CHECKING:
     from iris_core.wire.gen.iris.v1.budgets_pb2 import UserBudget

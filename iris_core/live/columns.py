@@ -1,4 +1,4 @@
-"""The columns of jobs, tasks, attempts and workers, declared once for the command line's tables and the console.
+"""The columns of jobs, tasks and attempts, declared once for the command line's tables and the console.
 
 A spec holds both faces of a column: `value` is what machine formats print (the original, times as ISO-8601 UTC) and `text`
 what a person reads (one line, control characters made visible, safe for a terminal). Widths and hide order are wishes that
@@ -34,15 +34,15 @@ from iris_core.live.wording import (
     when,
 )
 from iris_core.model.bands import PriorityBand, band_label
-from iris_core.model.resources import format_cpu, format_size
+from iris_core.model.resources import format_size
 from iris_core.model.states import TERMINAL, job_label, task_label
 
 if TYPE_CHECKING:
-    from iris_core.wire.gen.iris.v1.controller_pb2 import AttemptStatus, JobStatus, TaskStatus, WorkerStatus
+    from iris_core.wire.gen.iris.v1.controller_pb2 import AttemptStatus, JobStatus, TaskStatus
 
 # The words of a cell belong to its column: whoever shows columns finds both here.
 __all__ = [
-    "ATTEMPTS", "JOBS", "NOTHING", "SHARES", "TASKS", "WORKERS", "ColumnSpec", "Share", "Tone", "age", "attempt_reason",
+    "ATTEMPTS", "JOBS", "NOTHING", "SHARES", "TASKS", "ColumnSpec", "Share", "Tone", "age", "attempt_reason",
     "exit_text", "fit", "iso", "job_reason", "job_tone", "pick", "resources_text", "share_cells", "span", "task_reason",
     "task_shares", "task_tone", "when",
 ]  # fmt: skip
@@ -341,70 +341,6 @@ ATTEMPTS: Final[dict[str, ColumnSpec[AttemptStatus]]] = {
             text=lambda attempt, _: or_nothing(attempt_reason(attempt)),
             sort=lambda attempt, _: attempt_reason(attempt),
             tone=lambda attempt: Tone.BAD if attempt.error else Tone.DIM,
-        ),
-    )
-}  # fmt: skip
-
-
-# --- workers ---------------------------------------------------------------------------------------------------------
-
-_HEALTH: Final = {1: ("healthy", Tone.GOOD), 2: ("degraded", Tone.WARN), 3: ("dead", Tone.BAD)}
-
-
-def _health(worker: WorkerStatus) -> tuple[str, Tone]:
-    return _HEALTH.get(worker.health, (str(int(worker.health)), Tone.PLAIN))
-
-
-WORKERS: Final[dict[str, ColumnSpec[WorkerStatus]]] = {
-    spec.id: spec
-    for spec in (
-        _column(
-            id="worker_id", title="WORKER", min_width=12, flex=2,
-            value=lambda worker: worker.worker_id,
-            text=lambda worker, _: or_nothing(worker.worker_id),
-            sort=lambda worker, _: worker.worker_id,
-        ),
-        _column(
-            id="health", title="HEALTH", min_width=8, max_width=8,
-            value=lambda worker: _health(worker)[0],
-            text=lambda worker, _: _health(worker)[0],
-            sort=lambda worker, _: -worker.health,
-            tone=lambda worker: _health(worker)[1],
-        ),
-        _column(
-            id="running", title="TASKS", min_width=5, max_width=7, align="right",
-            value=lambda worker: worker.running_tasks,
-            text=lambda worker, _: str(worker.running_tasks),
-            sort=lambda worker, _: -worker.running_tasks,
-        ),
-        _column(
-            id="cpu", title="CPU", min_width=7, max_width=13, align="right", hide=1,
-            value=lambda worker: {"used": worker.committed.cpu_millicores, "total": worker.total.cpu_millicores},
-            text=lambda worker, _: (
-                f"{format_cpu(worker.committed.cpu_millicores)}/{format_cpu(worker.total.cpu_millicores)}"
-            ),
-            sort=lambda worker, _: -worker.committed.cpu_millicores,
-        ),
-        _column(
-            id="memory", title="MEMORY", min_width=9, max_width=17, align="right", hide=2,
-            value=lambda worker: {"used": worker.committed.memory_bytes, "total": worker.total.memory_bytes},
-            text=lambda worker, _: (
-                f"{format_size(worker.committed.memory_bytes)}/{format_size(worker.total.memory_bytes)}"
-            ),
-            sort=lambda worker, _: -worker.committed.memory_bytes,
-        ),
-        _column(
-            id="address", title="ADDRESS", min_width=12, max_width=28, hide=3,
-            value=lambda worker: worker.address,
-            text=lambda worker, _: or_nothing(worker.address),
-            sort=lambda worker, _: worker.address,
-        ),
-        _column(
-            id="reason", title="REASON", min_width=12, flex=3,
-            value=lambda worker: worker.health_reason,
-            text=lambda worker, _: or_nothing(worker.health_reason),
-            sort=lambda worker, _: worker.health_reason,
-            tone=lambda worker: Tone.DIM,
         ),
     )
 }  # fmt: skip

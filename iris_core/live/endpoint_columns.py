@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 ACCESS: Final = ("private", "private", "link")
 
 
-def _access(endpoint: Endpoint) -> str:
+def access_text(endpoint: Endpoint) -> str:
+    """Who reaches it through the proxy."""
     number = int(endpoint.access)
     return ACCESS[number] if number < len(ACCESS) else str(number)
 
@@ -46,8 +47,8 @@ ENDPOINTS: Final[dict[str, ColumnSpec[Endpoint]]] = {
         ),
         _column(
             id="access", title="ACCESS", min_width=7, max_width=7,
-            value=_access,
-            text=lambda endpoint, _: _access(endpoint),
+            value=access_text,
+            text=lambda endpoint, _: access_text(endpoint),
             sort=lambda endpoint, _: endpoint.access,
         ),
         _column(

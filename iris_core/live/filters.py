@@ -70,6 +70,10 @@ WORKER_FIELDS: Final[dict[str, FieldType | Field]] = {
     "hostname": FieldType.TEXT,
     "running": FieldType.NUMBER,
     "device": FieldType.TEXT,
+    "zone": FieldType.TEXT,
+    "region": FieldType.TEXT,
+    "release": FieldType.TEXT,
+    "builds": FieldType.NUMBER,
 }
 WORKER_WORDS: Final = ("worker", "health", "address", "reason", "device")
 
@@ -125,6 +129,10 @@ _WORKER_VALUES: Final[dict[str, Callable[[WorkerStatus], object]]] = {
     "hostname": lambda worker: worker.hostname or None,
     "running": lambda worker: worker.running_tasks,
     "device": lambda worker: worker.total.device.variant or worker.total.device.kind or None,
+    "zone": lambda worker: worker.attributes["zone"].text if "zone" in worker.attributes else None,
+    "region": lambda worker: worker.attributes["region"].text if "region" in worker.attributes else None,
+    "release": lambda worker: worker.release or worker.version or None,
+    "builds": lambda worker: worker.build_failures,
 }
 
 

@@ -1,7 +1,8 @@
-"""The columns of users' budgets, for the command line's tables and the console; rules as in `columns`."""
+"""The columns of users and their budgets, for the command line's tables and the console; rules as in `columns`."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.live.columns import ColumnSpec, Tone, iso, when
@@ -10,6 +11,7 @@ from iris_core.model.bands import band_label
 
 if TYPE_CHECKING:
     from iris_core.wire.gen.iris.v1.budgets_pb2 import UserBudget
+    from iris_core.wire.gen.iris.v1.watch_rows_pb2 import UserRow
 
 NEARLY: Final = 75
 """Per cent of a budget from which on it is worth a look (cli-auth-logs §6)."""
@@ -83,4 +85,61 @@ BUDGETS: Final[dict[str, ColumnSpec[UserBudget]]] = {
             sort=lambda budget, _: -budget.updated_at_ms,
         ),
     )
+}  # fmt: skip
+
+
+def _of_user(spec: ColumnSpec[Any]) -> ColumnSpec[Any]:
+    """A column of a budget as a column of the user whose it is."""
+    sort, tone = spec.sort, spec.tone
+    return replace(
+        spec,
+        value=lambda row: spec.value(row.budget),
+        text=lambda row, now: spec.text(row.budget, now),
+        sort=None if sort is None else lambda row, now: sort(row.budget, now),
+        tone=None if tone is None else lambda row: tone(row.budget),
+    )
+
+
+def _active_tone(row: UserRow) -> Tone:
+    return Tone.WARN if row.max_active_tasks and row.active_tasks * 100 >= row.max_active_tasks * NEARLY else Tone.PLAIN
+
+
+USERS: Final[dict[str, ColumnSpec[UserRow]]] = {
+    **{name: _of_user(spec) for name, spec in BUDGETS.items()},
+    "user": replace(
+        _of_user(BUDGETS["user"]),
+        value=lambda row: row.user_id,
+        text=lambda row, _: or_nothing(row.user_id),
+        sort=lambda row, _: row.user_id,
+    ),
+    **{
+        spec.id: spec
+        for spec in (
+            _column(
+                id="jobs", title="JOBS", min_width=4, max_width=8, align="right", hide=5,
+                value=lambda row: row.summary.active_jobs,
+                text=lambda row, _: f"{row.summary.active_jobs:,}",
+                sort=lambda row, _: -row.summary.active_jobs,
+            ),
+            _column(
+                id="running", title="RUNNING", min_width=7, max_width=10, align="right", hide=4,
+                value=lambda row: row.summary.running_tasks,
+                text=lambda row, _: f"{row.summary.running_tasks:,}",
+                sort=lambda row, _: -row.summary.running_tasks,
+            ),
+            _column(
+                id="active", title="ACTIVE TASKS", min_width=12, max_width=20, align="right", hide=3,
+                value=lambda row: {"tasks": row.active_tasks, "limit": row.max_active_tasks or None},
+                text=lambda row, _: f"{row.active_tasks:,}" + (f"/{row.max_active_tasks:,}" if row.max_active_tasks else ""),
+                sort=lambda row, _: -row.active_tasks,
+                tone=_active_tone,
+            ),
+            _column(
+                id="role", title="ROLE", min_width=5, max_width=9, hide=6,
+                value=lambda row: row.summary.role or None,
+                text=lambda row, _: or_nothing(row.summary.role),
+                sort=lambda row, _: row.summary.role,
+            ),
+        )
+    },
 }  # fmt: skip

@@ -14,7 +14,6 @@ from iris_core.live.columns import (
     JOBS,
     SHARES,
     TASKS,
-    WORKERS,
     ColumnSpec,
     Share,
     exit_text,
@@ -25,6 +24,7 @@ from iris_core.live.columns import (
     task_shares,
 )
 from iris_core.live.filters import JOB_FIELDS, TASK_FIELDS, WORKER_FIELDS, job_row, task_row, worker_row
+from iris_core.live.worker_columns import WORKERS
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 from providers.fake.clock import FakeClock
 from providers.fake.samples import attempt, job, task
