@@ -101,7 +101,7 @@ def paint(theme: Theme) -> Paint:
     faint = 0.2 if theme is CONTRAST else 0.45
     tones = {
         Tone.PLAIN: Style(),
-        Tone.DIM: Style(color=_mixed(foreground, background, faint)),
+        Tone.DIM: Style(color=mixed(foreground, background, faint)),
         Tone.GOOD: Style(color=theme.success),
         Tone.BUSY: Style(color=primary),
         Tone.WAIT: Style(color=theme.secondary),
@@ -112,7 +112,7 @@ def paint(theme: Theme) -> Paint:
         theme.name,
         base=Style(color=foreground, bgcolor=background),
         title=Style(color=primary, bold=True),
-        cursor=Style(bgcolor=_mixed(primary, background, 0.72), color=foreground, bold=True),
+        cursor=Style(bgcolor=mixed(primary, background, 0.72), color=foreground, bold=True),
         idle_cursor=Style(bgcolor=panel),
         mark=Style(color=accent, bold=True),
         hit=Style(color=background, bgcolor=accent),
@@ -155,7 +155,7 @@ def _without_rgb(theme: Theme) -> Paint:
     )
 
 
-def _mixed(over: str, under: str, share: float) -> Color:
+def mixed(over: str, under: str, share: float) -> Color:
     """`over` with `share` of `under` in it."""
     first, second = Color.parse(over).get_truecolor(), Color.parse(under).get_truecolor()
     return Color.from_rgb(*(round(a + (b - a) * share) for a, b in zip(first, second, strict=True)))
