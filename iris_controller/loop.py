@@ -143,6 +143,11 @@ class ControllerLoop:
         """Commands that wait."""
         return len(self._queue)
 
+    @property
+    def in_hand(self) -> int:
+        """Commands of the batch that is planned or written."""
+        return len(self._in_hand)
+
     def now_ms(self) -> int:
         return self._wall_ms()
 

@@ -32,6 +32,7 @@ from iris_controller.http.metrics import Metrics
 from iris_controller.http.proxy_socket import Proxy
 from iris_controller.http.proxy_target import Targets
 from iris_controller.loop import ControllerLoop
+from iris_controller.loop_lag import LoopLag
 from iris_controller.options import ServeOptions
 from iris_controller.places import LOG_SERVER
 from iris_controller.retention import Pruner
@@ -78,6 +79,7 @@ class Controller:
         self.state = StateDir(options.state_dir)
         self.servers = Servers(options)
         self.finelog = FinelogProcess(self.state.finelog, options.finelog_options)
+        self.lag = LoopLag()
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
         self._opened: list[Callable[[], None]] = []
@@ -142,11 +144,14 @@ class Controller:
             known_peaks,
             self.stats.write,
             lambda: (self.stats.waiting_rows, self.stats.lost_rows),
+            requeued=waits,
+            lag=self.lag.read,
         )
         services.register(self.router)
         self.keeping = Keeping(options, self.state, opened, self.loop, services.once, remote, self._stop_acting)
         self._opened.append(self.keeping.let_go)
         self.keeping.register(self.router)
+        services.checkpoint = self.keeping.condition
         self.sessions, self.hub = services.sessions, services.hub
         self.pipeline, self.query = services.pipeline, services.query
         self.profiles, self.asking = services.profiles, services.asking
@@ -181,6 +186,7 @@ class Controller:
         self.guard.spawn("task states", self.producers.tell_states())
         self.guard.spawn("rpc metrics", self.producers.tell_metrics())
         self.guard.spawn("loop", self.loop.run()).add_done_callback(self._loop_ended)
+        self.guard.spawn("loop lag", self.lag.run())
         self.guard.spawn("timers", self.timers.run())
         self.guard.spawn("leases", self.leases.run())
         self.guard.spawn("queries", self.query.run())

@@ -38,9 +38,14 @@ from iris_controller.rpc.submitting import SubmitService
 from iris_controller.rpc.task_status import TaskStatusService
 from iris_controller.rpc.tasks import TaskService
 from iris_controller.rpc.users import UserService
+from iris_controller.watching.ends import Ends
 from iris_controller.watching.hub import WatchHub
+from iris_controller.watching.looks import Known, looks
+from iris_controller.watching.pulse import Asked
+from iris_controller.watching.queued import Queued
 from iris_core.config.revision import revision_date
 from iris_core.live.clock import SystemClock
+from iris_core.wire.gen.iris.v1 import controller_pb2, watch_rows_pb2
 from providers.objects import open_store
 
 if TYPE_CHECKING:
@@ -52,6 +57,7 @@ if TYPE_CHECKING:
     from iris_controller.loop import ControllerLoop
     from iris_controller.options import ServeOptions
     from iris_controller.rpc.dispatch import Router
+    from iris_core.config.cluster import ClusterConfig
     from iris_core.model.tables import Table
     from iris_core.wire.gen.iris.v1 import common_pb2, worker_pb2
 
@@ -71,7 +77,11 @@ class Services:
         peaks: Mapping[str, Mapping[str, int]],
         write_row: Callable[[Table, Mapping[str, Any]], None],
         rows: Callable[[], tuple[int, int]] = lambda: (0, 0),
+        *,
+        requeued: Mapping[tuple[str, int], int] | None = None,
+        lag: Callable[[], watch_rows_pb2.LoopLag] | None = None,
     ) -> None:
+        """`requeued` says since when tasks wait that have had an attempt; without `lag` there is no running controller to watch."""
         config = options.config
         self._dry_run = options.dry_run
         specs = RunSpecs(opened.readers, opened.seal, config.task_env)
@@ -154,6 +164,49 @@ class Services:
         self.leases = Leases(loop)
         self.places = Places(loop, self.leases, config.endpoints, finelog.current)
         self._endpoints = EndpointService(loop, self.sessions, once, self.places, opened.signer)
+        self.checkpoint: Callable[[], watch_rows_pb2.CheckpointCondition] = watch_rows_pb2.CheckpointCondition
+        """Is to tell of the checkpoints once somebody takes them."""
+        self._watched(loop, config, about, requeued or {}, lag)
+
+    def _watched(
+        self,
+        loop: ControllerLoop,
+        config: ClusterConfig,
+        about: About,
+        requeued: Mapping[tuple[str, int], int],
+        lag: Callable[[], watch_rows_pb2.LoopLag] | None,
+    ) -> None:
+        """Has the hub know every kind of row that follows no batch."""
+        queued, ends = Queued(loop.model, requeued), Ends(loop.now_ms())
+        loop.on_commit(queued.note)
+        loop.on_commit(ends.note)
+        asked = Asked(
+            own=self._cluster.own,
+            lag=lag or watch_rows_pb2.LoopLag,
+            checkpoint=self._checkpoints,
+            store=self.pipeline.ask_store,
+            shippers=lambda: self.sessions.shippers() | {"": self.pipeline.own()},
+            watchers=lambda: self.hub.subscribers,
+        )
+        known = Known(
+            loop=loop,
+            about=about,
+            asked=asked,
+            backends=self._backends,
+            places=self.places,
+            scaler=lambda: self.autoscaler.scaler,
+            since=queued.since,
+            ends=lambda: ends.read(loop.now_ms()),
+            attempts=self._tasks.attempts_of,
+            admins=frozenset(config.admin_users),
+            max_active_tasks=config.max_active_tasks,
+        )
+        self.hub.looks.update(looks(known))
+        if lag is None:
+            del self.hub.looks[controller_pb2.WATCH_KIND_CONTROLLER]
+
+    def _checkpoints(self) -> watch_rows_pb2.CheckpointCondition:
+        return self.checkpoint()
 
     def _measured(self, worker_id: str, usage: Iterable[worker_pb2.AttemptUsage]) -> None:
         self.hub.measured(self._readings.take(worker_id, usage))

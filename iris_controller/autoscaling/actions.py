@@ -27,6 +27,8 @@ class Action:
     group: str
     status: str
     reason: str
+    number: int = 0
+    """Counts them in this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class ActionLog:
         self._now_ms = now_ms
         self.on_outcome: Callable[[Outcome], None] = lambda outcome: None
         self._said: deque[Action] = deque(maxlen=KEPT)
+        self._count = 0
         self._standing: dict[tuple[str, str], str] = {}
 
     def all(self) -> list[Action]:
@@ -56,7 +59,8 @@ class ActionLog:
 
     def say(self, action: str, entity: str, group: str, status: str, reason: str) -> None:
         """Keeps a decision that has become the state, and writes its audit line."""
-        self._said.append(Action(self._now_ms(), action, entity, group, status, reason))
+        self._count += 1
+        self._said.append(Action(self._now_ms(), action, entity, group, status, reason, self._count))
         audit("autoscaler", entity, "autoscaler", action=action, group=group, status=status, reason=reason)
 
     def stand(self, standing: dict[tuple[str, str], str], status: str = "pending") -> None:

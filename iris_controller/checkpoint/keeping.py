@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from iris_controller.rpc.once import Once
     from iris_controller.store.database import StateDir
     from iris_core.contracts import ObjectStore
+    from iris_core.wire.gen.iris.v1 import watch_rows_pb2
 
 HOURLY_S: Final = 3600.0
 
@@ -77,6 +78,10 @@ class Keeping:
         if self._fence is not None:
             found.insert(0, self._fence.problem())
         return [problem for problem in found if problem]
+
+    def condition(self) -> watch_rows_pb2.CheckpointCondition:
+        """How the checkpoints stand."""
+        return self._checkpoints.condition()
 
     def let_go(self) -> None:
         """Ends the thread that watches the claim."""

@@ -22,7 +22,7 @@ from iris_controller.checkpoint.layout import KEEP_MS, SCRATCH, Manifest, folder
 from iris_controller.children import Child
 from iris_controller.rpc.errors import RpcError, unavailable
 from iris_controller.rpc.once import Once, remember
-from iris_core.wire.gen.iris.v1 import checkpoints_pb2
+from iris_core.wire.gen.iris.v1 import checkpoints_pb2, watch_rows_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -81,6 +81,8 @@ class Checkpoints:
         self._changes = -1
         """Of the loop, before the last one was taken; what has not changed since need not be copied again."""
         self._failure = ""
+        self._size_bytes = 0
+        self._due_ms = 0
         self._pruning: set[asyncio.Task[None]] = set()
 
     def register(self, router: Router) -> None:
@@ -101,6 +103,7 @@ class Checkpoints:
         # Not while it still starts; and a clock that was set back puts nothing off for longer than usual.
         wait_s = min(max(due_s, SOON_S), self._interval_s)
         while True:
+            self._due_ms = self._loop.now_ms() + int(wait_s * 1000) if not self._dry_run else 0
             await asyncio.sleep(wait_s)
             wait_s = self._interval_s
             if self._dry_run or self._loop.stats.changes == self._changes:
@@ -117,6 +120,17 @@ class Checkpoints:
             return ""
         since = f"the last one is of {_utc(self._last_ms)}" if self._last_ms else "there is none yet"
         return f"checkpoints fail: {self._failure}; {since}"
+
+    def condition(self) -> watch_rows_pb2.CheckpointCondition:
+        """How they stand: when the last one was taken, and when the next one is due if something changes until then."""
+        return watch_rows_pb2.CheckpointCondition(
+            last_at_ms=self._last_ms,
+            size_bytes=self._size_bytes,
+            next_due_ms=self._due_ms,
+            failure=self._failure,
+            place=self._remote,
+            taking=self._taking.locked(),
+        )
 
     async def take(self, trigger: str, call: Call | None = None) -> checkpoints_pb2.BeginCheckpointResponse:
         """Takes one now; what was acknowledged before is in it. Raises RpcError."""
@@ -144,6 +158,7 @@ class Checkpoints:
 
             await self._loop.submit("checkpoint taken", plan)
             self._last_ms, self._failure, self._changes = made.epoch_ms, "", changes
+            self._size_bytes = made.size_bytes
         task = asyncio.create_task(self._prune(made.epoch_ms), name="prune checkpoints")
         self._pruning.add(task)
         task.add_done_callback(self._pruning.discard)

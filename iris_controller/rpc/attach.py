@@ -85,6 +85,10 @@ class WorkerSessions:
             found.age_ms = int((self._clock() - said[1]) * 1000)
         return found
 
+    def shippers(self) -> dict[str, pipeline_pb2.ShipperHealth]:
+        """How every worker's lines get away, by its last word."""
+        return {worker_id: said for worker_id, (said, _) in self._shippers.items()}
+
     def peer_of(self, worker_id: str) -> str | None:
         """The real `address:port` that an attached worker dialled from; None when it is not attached."""
         session = self._sessions.get(worker_id)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from iris_controller.autoscaling.groups import BLOCKED
 from iris_controller.autoscaling.memory import is_busy
+from iris_controller.autoscaling.planning import aim
 from iris_controller.state.slices import Lifecycle, ScalingGroup
 from iris_core.contracts import VmState
 from iris_core.model.resources import Resources
@@ -49,13 +50,10 @@ def fill(
         by_group.setdefault(row.scale_group, []).append(row)
     for state in states:
         rows = sorted(by_group.get(state.name, ()), key=lambda row: (row.created_at_ms, row.slice_id))
-        answer.groups.append(_group(scaler, state, rows, model, now_ms))
-    answer.recent_actions.extend(
-        pb.AutoscalerAction(
-            at_ms=a.at_ms, action=a.action, entity=a.entity, scale_group=a.group, status=a.status, reason=a.reason
-        )
-        for a in scaler.actions.all()
-    )
+        status = group_status(scaler, state, rows, model, now_ms)
+        status.slices.extend(slice_status(scaler, row, model) for row in rows)
+        answer.groups.append(status)
+    answer.recent_actions.extend(actions(scaler))
     _routing(answer.last_routing_decision, scaler)
 
 
@@ -111,7 +109,26 @@ def find_vm(scaler: Autoscaler, vm_id: str) -> tuple[SliceInfo, VmInfo] | None:
     return None
 
 
-def _group(scaler: Autoscaler, state: GroupState, rows: list[Slice], model: Model, now_ms: int) -> pb.ScaleGroupStatus:
+def actions(scaler: Autoscaler) -> list[pb.AutoscalerAction]:
+    """The latest decisions, newest last."""
+    return [
+        pb.AutoscalerAction(
+            at_ms=a.at_ms,
+            action=a.action,
+            entity=a.entity,
+            scale_group=a.group,
+            status=a.status,
+            reason=a.reason,
+            action_id=str(a.number),
+        )
+        for a in scaler.actions.all()
+    ]
+
+
+def group_status(
+    scaler: Autoscaler, state: GroupState, rows: Sequence[Slice], model: Model, now_ms: int
+) -> pb.ScaleGroupStatus:
+    """One scale group with the slices `rows`, which it counts and does not tell of."""
     group = state.group
     kept = model.scaling_groups.get(group.name) or ScalingGroup(group.name)
     decision, routing = scaler.last.plan.decisions.get(group.name), scaler.last.plan.routing
@@ -146,9 +163,10 @@ def _group(scaler: Autoscaler, state: GroupState, rows: list[Slice], model: Mode
         last_scale_up_ms=kept.last_scale_up_ms,
         last_scale_down_ms=kept.last_scale_down_ms,
         idle_threshold_ms=scaler.config.autoscaler.scale_down_delay_ms,
-        slices=[slice_status(scaler, row, model) for row in rows],
         resources=resources_to_wire(group.resources(Resources())),
         preemptible=group.preemptible,
+        current_slices=state.live,
+        target_slices=aim(state, routing),
     )
 
 

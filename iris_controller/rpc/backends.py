@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from iris_controller.loop import ControllerLoop
     from iris_controller.rpc.dispatch import Call, Router
     from iris_controller.state.model import Model
-    from iris_controller.state.records import Worker
+    from iris_controller.state.records import Attempt, Worker
     from iris_core.config.cluster import ClusterConfig
 
 BACKEND_ID: Final = "default"
@@ -111,7 +111,17 @@ class BackendService:
     async def list_backends(
         self, request: backends_pb2.ListBackendsRequest, call: Call
     ) -> backends_pb2.ListBackendsResponse:
-        machines, held = _snapshot(self._model)
+        now_ms = self._loop.now_ms()
+        return backends_pb2.ListBackendsResponse(backends=[await self.backend()], observed_at_ms=now_ms)
+
+    async def get_provider_status(
+        self, request: backends_pb2.GetProviderStatusRequest, call: Call
+    ) -> backends_pb2.GetProviderStatusResponse:
+        return await self.provider(self._revision())
+
+    async def backend(self) -> backends_pb2.BackendStatus:
+        """The one backend, as of now."""
+        machines, attempts = _snapshot(self._model)
         backend = backends_pb2.BackendStatus(
             backend_id=BACKEND_ID,
             name=self._config.name,
@@ -122,16 +132,14 @@ class BackendService:
         )
         groups = {worker.scale_group for worker, *_ in machines} | self._config.scale_groups.keys()
         backend.scale_groups.extend(sorted(groups - {""}))
-        now_ms = self._loop.now_ms()
-        await asyncio.to_thread(_fill_backend, backend, machines, held)
-        return backends_pb2.ListBackendsResponse(backends=[backend], observed_at_ms=now_ms)
+        await asyncio.to_thread(_fill_backend, backend, self._model, machines, attempts)
+        return backend
 
-    async def get_provider_status(
-        self, request: backends_pb2.GetProviderStatusRequest, call: Call
-    ) -> backends_pb2.GetProviderStatusResponse:
-        machines, held = _snapshot(self._model)
+    async def provider(self, revision: common_pb2.Revision | None = None) -> backends_pb2.GetProviderStatusResponse:
+        """The condition of its machines, as of now."""
+        machines, attempts = _snapshot(self._model)
         response = backends_pb2.GetProviderStatusResponse(
-            backend_id=BACKEND_ID, kind=KIND, platform=self._config.platform, revision=self._revision()
+            backend_id=BACKEND_ID, kind=KIND, platform=self._config.platform, revision=revision
         )
         by_reason = [
             (reason, len(found), sum(bucket.count for bucket in found), found[0].job.job_id)
@@ -141,30 +149,42 @@ class BackendService:
         for reason, jobs, tasks, example in by_reason[:LISTED]:
             response.scheduling_events.add(reason=reason, jobs=jobs, tasks=tasks, example_job_id=example)
         response.capped = len(by_reason) > LISTED
-        await asyncio.to_thread(_fill_capacity, response, self._model, machines, held)
+        await asyncio.to_thread(_fill_capacity, response, self._model, machines, attempts)
         return response
 
 
-def _snapshot(model: Model) -> tuple[list[Machine], Held]:
-    """Every worker with its use, and who holds devices; must run between two batches."""
+def _snapshot(model: Model) -> tuple[list[Machine], list[Attempt]]:
+    """Every worker with its use, and every unfinished attempt; must run between two batches."""
     machines: list[Machine] = []
     for worker_id, worker in model.workers.items():
         usage = model.usage_of(worker_id)
         machines.append((worker, usage.cpu_millicores, usage.memory_bytes, usage.gpu + usage.tpu))
+    return machines, list(model.attempts.values())
+
+
+def _holders(model: Model, attempts: Iterable[Attempt]) -> Held:
+    """Who holds devices. May run beside the loop: it looks tasks up one by one."""
     held: Held = {}
-    for attempt in model.attempts.values():
+    for attempt in attempts:
         device = attempt.resources.device
         if device is None:
             continue
-        task = model.task(attempt.job_id, attempt.task_index)
-        band = task.band if task is not None else model.jobs[attempt.job_id].spec.band.resolve(None)
+        task, job = model.task(attempt.job_id, attempt.task_index), model.jobs.get(attempt.job_id)
+        if task is not None:
+            band = task.band
+        elif job is not None:
+            band = job.spec.band.resolve(None)
+        else:
+            continue
         bands = held.setdefault(attempt.worker_id, {})
         bands[band] = bands.get(band, 0) + device.count
-    return machines, held
+    return held
 
 
-def _fill_backend(backend: backends_pb2.BackendStatus, machines: Sequence[Machine], held: Held) -> None:
-    sums = _Sums()
+def _fill_backend(
+    backend: backends_pb2.BackendStatus, model: Model, machines: Sequence[Machine], attempts: Iterable[Attempt]
+) -> None:
+    sums, held = _Sums(), _holders(model, attempts)
     values: dict[str, set[str | int | float]] = {}
     for machine in machines:
         sums.add(machine, held)
@@ -187,8 +207,12 @@ def _fill_backend(backend: backends_pb2.BackendStatus, machines: Sequence[Machin
 
 
 def _fill_capacity(
-    response: backends_pb2.GetProviderStatusResponse, model: Model, machines: Iterable[Machine], held: Held
+    response: backends_pb2.GetProviderStatusResponse,
+    model: Model,
+    machines: Iterable[Machine],
+    attempts: Iterable[Attempt],
 ) -> None:
+    held = _holders(model, attempts)
     groups: dict[str, _Sums] = {}
     problems: list[Worker] = []
     for machine in machines:

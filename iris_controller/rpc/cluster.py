@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from iris_controller import release
@@ -14,6 +14,7 @@ from iris_controller.rpc.dispatch import Call, Router
 from iris_controller.rpc.errors import RpcError, invalid, not_found
 from iris_controller.rpc.tasks import TaskService
 from iris_controller.rpc.views import leaving, worker_view
+from iris_controller.state.records import Job
 from iris_core.live.filters import WORKER_FIELDS, WORKER_WORDS, worker_row
 from iris_core.model.errors import ModelError
 from iris_core.model.filter import parse_filter
@@ -95,7 +96,7 @@ class ClusterService:
     ) -> controller_pb2.GetProcessStatusResponse:
         target = request.target
         if target in ("", "/system/controller", "/system/process"):
-            return controller_pb2.GetProcessStatusResponse(process=self._own())
+            return controller_pb2.GetProcessStatusResponse(process=self.own())
         if target.startswith(SYSTEM_WORKER):
             worker_id = target.removeprefix(SYSTEM_WORKER)
             if worker_id not in self._model.workers:
@@ -110,7 +111,8 @@ class ClusterService:
         reply.process.target = target
         return controller_pb2.GetProcessStatusResponse(process=reply.process)
 
-    def _own(self) -> common_pb2.ProcessInfo:
+    def own(self) -> common_pb2.ProcessInfo:
+        """This process, with the readings of its loop."""
         stats = self._loop.stats
         info = own_process("/system/controller", self._about.boot_id)
         info.details["batches"] = str(stats.batches)
@@ -132,12 +134,7 @@ class ClusterService:
         model = self._model
         problems = self._about.problems()
         staying = [worker for worker in model.workers.values() if not leaving(model, worker)]
-        jobs = Counter(label(job.state) for job in model.jobs.values())
-        tasks: Counter[str] = Counter()
-        for job in model.jobs.values():
-            for state, count in enumerate(job.counts):
-                if count:
-                    tasks[label(TaskState(state))] += count
+        jobs, tasks = by_state(model.jobs.values())
         return controller_pb2.GetClusterStatusResponse(
             cluster=self._about.cluster,
             boot_id=self._about.boot_id,
@@ -165,3 +162,14 @@ class ClusterService:
         return controller_pb2.GetCurrentUserResponse(
             user_id=identity.user_id, role=str(identity.role), read_only=identity.read_only
         )
+
+
+def by_state(jobs: Iterable[Job]) -> tuple[Counter[str], Counter[str]]:
+    """Jobs and their tasks, counted by state."""
+    found: Counter[str] = Counter()
+    sums = [0] * len(TaskState)
+    for job in jobs:
+        found[label(job.state)] += 1
+        for state, count in enumerate(job.counts):
+            sums[state] += count
+    return found, Counter({label(TaskState(state)): count for state, count in enumerate(sums) if count})

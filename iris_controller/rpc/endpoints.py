@@ -29,6 +29,8 @@ from iris_core.model.states import ACTIVE, label
 from iris_core.wire.gen.iris.v1 import endpoints_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from iris_controller.loop import ControllerLoop
     from iris_controller.places import Places
     from iris_controller.rpc.attach import WorkerSessions
@@ -174,7 +176,9 @@ class EndpointService:
             return response
 
         return await self._once.run(
-            call, endpoints_pb2.UnregisterEndpointResponse, lambda: self._loop.submit("unregister endpoint", call.guarded(plan))
+            call,
+            endpoints_pb2.UnregisterEndpointResponse,
+            lambda: self._loop.submit("unregister endpoint", call.guarded(plan)),
         )
 
     # Reading ------------------------------------------------------------------------------------------------
@@ -187,30 +191,21 @@ class EndpointService:
             raise invalid("page_size", f"page_size {size} is negative")
         names = self._model.endpoints.by_name
         found = [name for name in ([request.prefix] if request.exact else sorted(names)) if name in names]
-        rows = [
-            _view(endpoint)
-            for name in found
-            if name.startswith(request.prefix) and _may_see(call.identity, name)
-            for endpoint in self._places.alive(name)
-        ]
+        rows = registered(
+            self._places, (name for name in found if name.startswith(request.prefix) and _may_see(call.identity, name))
+        )
         if call.identity.task is None:
             rows.extend(
-                endpoints_pb2.Endpoint(
-                    name=name,
-                    address=system.uri,
-                    metadata=system.metadata,
-                    access=endpoints_pb2.ENDPOINT_ACCESS_PRIVATE,
-                    proxy_path=f"/proxy/{quote(path_name(name))}/",
-                )
-                for name, system in self._places.system().items()
-                if (name == request.prefix if request.exact else name.startswith(request.prefix))
+                row
+                for row in of_the_cluster(self._places)
+                if (row.name == request.prefix if request.exact else row.name.startswith(request.prefix))
             )
-            rows.sort(key=_position)
+            rows.sort(key=position)
         response = endpoints_pb2.ListEndpointsResponse(total_count=len(rows))
-        rest = [row for row in rows if _position(row) > request.page_token]
+        rest = [row for row in rows if position(row) > request.page_token]
         response.endpoints.extend(rest[:size])
         if len(rest) > size:
-            response.next_page_token = _position(rest[size - 1])
+            response.next_page_token = position(rest[size - 1])
         return response
 
     async def mint(
@@ -258,7 +253,27 @@ def _may_see(identity: Identity, name: str) -> bool:
     return identity.task is None or name.startswith(identity.task.root_job + "/")
 
 
-def _position(row: endpoints_pb2.Endpoint) -> str:
+def registered(places: Places, names: Iterable[str]) -> list[endpoints_pb2.Endpoint]:
+    """The registrations of these names whose lease is not over."""
+    return [_view(endpoint) for name in names for endpoint in places.alive(name)]
+
+
+def of_the_cluster(places: Places) -> list[endpoints_pb2.Endpoint]:
+    """The cluster's own endpoints, which have no id."""
+    return [
+        endpoints_pb2.Endpoint(
+            name=name,
+            address=system.uri,
+            metadata=system.metadata,
+            access=endpoints_pb2.ENDPOINT_ACCESS_PRIVATE,
+            proxy_path=f"/proxy/{quote(path_name(name))}/",
+        )
+        for name, system in places.system().items()
+    ]
+
+
+def position(row: endpoints_pb2.Endpoint) -> str:
+    """In the order of names, then of ids."""
     return f"{row.name}\0{row.endpoint_id}"
 
 

@@ -66,7 +66,7 @@ class PipelineService:
         else:
             names = set(self._model.workers)
         response = pipeline_pb2.GetPipelineHealthResponse(
-            store=await self._ask_store(), controller=self.own(), now_ms=self._loop.now_ms()
+            store=await self.ask_store(), controller=self.own(), now_ms=self._loop.now_ms()
         )
         for worker_id in sorted(names):
             response.workers.append(self._sessions.pipeline(worker_id))
@@ -90,7 +90,8 @@ class PipelineService:
             if task.worker_id and task.state in ACTIVE and only in ("", task.task_id)
         }
 
-    async def _ask_store(self) -> pipeline_pb2.StoreHealth:
+    async def ask_store(self) -> pipeline_pb2.StoreHealth:
+        """How the log store is, by its own word; "down" when it says none in time."""
         question = logs_pb2.GetStoreHealthRequest().SerializeToString()
         try:
             answer, _ = await self._store.unary(method("LogService/GetStoreHealth"), question, STORE_S)

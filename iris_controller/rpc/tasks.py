@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from iris_controller.loop import ControllerLoop
@@ -134,6 +134,17 @@ class TaskService:
             tasks.extend(rows)
             if not token:
                 return tasks
+
+    async def attempts_of(self, task_ids: Iterable[str]) -> list[controller_pb2.AttemptStatus]:
+        """All attempts of these tasks, oldest first, for Watch; a task that is not known has none."""
+        attempts: list[controller_pb2.AttemptStatus] = []
+        for task_id in sorted(task_ids):
+            found = await self._readers.run(partial(one_task, task_id=task_id))
+            if found is not None:
+                attempts.extend(found[1])
+        for attempt in attempts:
+            self._readings.onto_attempt(attempt)
+        return attempts
 
     async def exec_in_container(
         self, request: controller_pb2.ExecInContainerRequest, call: Call

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from iris_controller.loop import ControllerLoop
     from iris_controller.rpc.dispatch import Call, Router
     from iris_controller.state.model import Model
+    from iris_controller.state.records import Job
 
 
 class UserService:
@@ -27,18 +28,22 @@ class UserService:
         router.add("ControllerService/ListUsers", self.list_users)
 
     async def list_users(self, request: budgets_pb2.ListUsersRequest, call: Call) -> budgets_pb2.ListUsersResponse:
-        users = summaries(self._model, self._admins)
+        users = summaries(live_jobs(self._model), self._admins)
         users.sort(key=lambda user: (-user.active_jobs, -user.running_tasks, user.user_id))
         return budgets_pb2.ListUsersResponse(users=users)
 
 
-def summaries(model: Model, admins: frozenset[str]) -> list[budgets_pb2.UserSummary]:
-    """One for each owner of a job that has not ended."""
+def live_jobs(model: Model) -> list[Job]:
+    """The jobs that have not ended."""
+    # The model holds tasks of exactly these.
+    return [model.jobs[job_id] for job_id in model.tasks]
+
+
+def summaries(live: Iterable[Job], admins: frozenset[str]) -> list[budgets_pb2.UserSummary]:
+    """One for each owner of a job among `live`, which have not ended."""
     jobs: dict[str, list[int]] = {}
     tasks: dict[str, list[int]] = {}
-    # The model holds tasks of exactly the jobs that have not ended.
-    for job_id in model.tasks:
-        job = model.jobs[job_id]
+    for job in live:
         states = jobs.setdefault(job.user_id, [0] * len(JobState))
         states[job.state] += 1
         sums = tasks.setdefault(job.user_id, [0] * len(job.counts))
@@ -46,7 +51,7 @@ def summaries(model: Model, admins: frozenset[str]) -> list[budgets_pb2.UserSumm
     return [
         budgets_pb2.UserSummary(
             user_id=user,
-            role=str(Role.ADMIN if user in admins else Role.USER),
+            role=role_of(user, admins),
             active_jobs=sum(states),
             running_tasks=tasks[user][TaskState.RUNNING],
             jobs_by_state={job_label(state): count for state, count in enumerate(states) if count},
@@ -54,3 +59,8 @@ def summaries(model: Model, admins: frozenset[str]) -> list[budgets_pb2.UserSumm
         )
         for user, states in jobs.items()
     ]
+
+
+def role_of(user: str, admins: frozenset[str]) -> str:
+    """The word for what a user is."""
+    return str(Role.ADMIN if user in admins else Role.USER)

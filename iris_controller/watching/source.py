@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from iris_controller.rpc.errors import RpcError, unavailable
 
@@ -30,7 +30,9 @@ SHARE = 20.0
 LINGER_S = 60.0
 KEPT_GONE = 50_000
 LARGE = 2_000
-"""So many rows and more are compared in a thread."""
+"""More than so many rows, jobs or workers are gone through in a thread."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +164,7 @@ class Source:
     async def _once(self) -> None:
         row_id = self.kind.row_id
         fresh = {row_id(row): row for row in await self._look.rows(self.task_ids)}
-        if len(fresh) + len(self.rows) > LARGE:
-            changed, gone = await asyncio.to_thread(_differences, self.rows, fresh)
-        else:
-            changed, gone = _differences(self.rows, fresh)
+        changed, gone = await apart(len(fresh) + len(self.rows), _differences, self.rows, fresh)
         self.looks += 1
         n = self._n()
         if self.looks == 1:
@@ -187,7 +186,12 @@ class Source:
                 wake()
 
 
+async def apart(size: int, work: Callable[..., T], *values: Any) -> T:
+    """What `work(*values)` gives: at once when it goes through little, else beside the loop."""
+    return await asyncio.to_thread(work, *values) if size > LARGE else work(*values)
+
+
 def _differences(before: dict[str, Any], after: dict[str, Any]) -> tuple[list[str], list[str]]:
     """The ids of rows that are new or say something else, and of those that are gone."""
-    changed = [name for name, row in after.items() if before.get(name) != row]
+    changed = [name for name, row in after.items() if (known := before.get(name)) is not row and known != row]
     return changed, [name for name in before if name not in after]

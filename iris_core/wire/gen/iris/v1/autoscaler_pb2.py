@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from iris_core.wire.gen.iris.v1 import common_pb2 as iris_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18iris/v1/autoscaler.proto\x12\x07iris.v1\x1a\x14iris/v1/common.proto\"m\n\x08VmStatus\x12\r\n\x05vm_id\x18\x01 \x01(\t\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\r\n\x05state\x18\x04 \x01(\t\x12\r\n\x05\x65rror\x18\x05 \x01(\t\x12\x10\n\x08\x61ttached\x18\x06 \x01(\x08\"\xd0\x01\n\x0bSliceStatus\x12\x10\n\x08slice_id\x18\x01 \x01(\t\x12\x13\n\x0bscale_group\x18\x02 \x01(\t\x12\x11\n\tlifecycle\x18\x03 \x01(\t\x12\x15\n\rcreated_at_ms\x18\x04 \x01(\x03\x12\r\n\x05\x65rror\x18\x05 \x01(\t\x12\x0e\n\x06manual\x18\x06 \x01(\x08\x12\x12\n\ngeneration\x18\x07 \x01(\x03\x12\x0c\n\x04\x62usy\x18\x08 \x01(\x08\x12\x0f\n\x07idle_ms\x18\t \x01(\x03\x12\x1e\n\x03vms\x18\n \x03(\x0b\x32\x11.iris.v1.VmStatus\"\xca\x06\n\x10ScaleGroupStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x61\x63\x63\x65lerator\x18\x02 \x01(\t\x12\x0f\n\x07num_vms\x18\x03 \x01(\x05\x12\x15\n\rbuffer_slices\x18\x04 \x01(\x05\x12\x12\n\nmax_slices\x18\x05 \x01(\x05\x12\x10\n\x08priority\x18\x06 \x01(\x05\x12\x12\n\nquota_pool\x18\x07 \x01(\t\x12\x17\n\x0f\x61llocation_tier\x18\x08 \x01(\x05\x12\x0c\n\x04zone\x18\t \x01(\t\x12\x0e\n\x06\x64\x65mand\x18\n \x01(\x05\x12\x13\n\x0bpeak_demand\x18\x0b \x01(\x05\x12\x14\n\x0c\x61vailability\x18\x0c \x01(\t\x12\x1b\n\x13\x61vailability_reason\x18\r \x01(\t\x12\x18\n\x10\x62locked_until_ms\x18\x0e \x01(\x03\x12\x10\n\x08\x64\x65\x63ision\x18\x0f \x01(\t\x12\x17\n\x0f\x64\x65\x63ision_reason\x18\x10 \x01(\t\x12K\n\x12slice_state_counts\x18\x11 \x03(\x0b\x32/.iris.v1.ScaleGroupStatus.SliceStateCountsEntry\x12\x1c\n\x14\x63onsecutive_failures\x18\x12 \x01(\x05\x12\x18\n\x10\x62\x61\x63koff_until_ms\x18\x13 \x01(\x03\x12\x14\n\x0cquota_reason\x18\x14 \x01(\t\x12\x1f\n\x17quota_exceeded_until_ms\x18\x15 \x01(\x03\x12\x16\n\x0e\x66\x61ilure_reason\x18\x16 \x01(\t\x12\x18\n\x10last_scale_up_ms\x18\x17 \x01(\x03\x12\x1a\n\x12last_scale_down_ms\x18\x18 \x01(\x03\x12\x19\n\x11idle_threshold_ms\x18\x19 \x01(\x03\x12$\n\x06slices\x18\x1a \x03(\x0b\x32\x14.iris.v1.SliceStatus\x12%\n\tresources\x18\x1b \x01(\x0b\x32\x12.iris.v1.Resources\x12\x13\n\x0bpreemptible\x18\x1c \x01(\x08\x12\x16\n\x0e\x63urrent_slices\x18\x1d \x01(\x05\x12\x15\n\rtarget_slices\x18\x1e \x01(\x05\x1a\x37\n\x15SliceStateCountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\"\x89\x01\n\x10\x41utoscalerAction\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x03\x12\x0e\n\x06\x61\x63tion\x18\x02 \x01(\t\x12\x0e\n\x06\x65ntity\x18\x03 \x01(\t\x12\x13\n\x0bscale_group\x18\x04 \x01(\t\x12\x0e\n\x06status\x18\x05 \x01(\t\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12\x11\n\taction_id\x18\x07 \x01(\t\"\x93\x01\n\x0cRoutedDemand\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x05\x12\x0c\n\x04gang\x18\x03 \x01(\x08\x12#\n\x04\x62\x61nd\x18\x04 \x01(\x0e\x32\x15.iris.v1.PriorityBand\x12\x13\n\x0bscale_group\x18\x05 \x01(\t\x12\x0c\n\x04\x63ode\x18\x06 \x01(\t\x12\x0e\n\x06reason\x18\x07 \x01(\t\"\xfa\x02\n\x0fRoutingDecision\x12\x44\n\x0fgroup_to_launch\x18\x01 \x03(\x0b\x32+.iris.v1.RoutingDecision.GroupToLaunchEntry\x12\x41\n\rgroup_reasons\x18\x02 \x03(\x0b\x32*.iris.v1.RoutingDecision.GroupReasonsEntry\x12-\n\x0erouted_entries\x18\x03 \x03(\x0b\x32\x15.iris.v1.RoutedDemand\x12,\n\runmet_entries\x18\x04 \x03(\x0b\x32\x15.iris.v1.RoutedDemand\x12\x16\n\x0e\x65ntries_capped\x18\x05 \x01(\x08\x1a\x34\n\x12GroupToLaunchEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\x1a\x33\n\x11GroupReasonsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"0\n\x1aGetAutoscalerStatusRequest\x12\x12\n\nbackend_id\x18\x01 \x01(\t\"\xae\x02\n\x1bGetAutoscalerStatusResponse\x12)\n\x06groups\x18\x01 \x03(\x0b\x32\x19.iris.v1.ScaleGroupStatus\x12\x16\n\x0e\x63urrent_demand\x18\x02 \x01(\x05\x12\x1a\n\x12last_evaluation_ms\x18\x03 \x01(\x03\x12\x31\n\x0erecent_actions\x18\x04 \x03(\x0b\x32\x19.iris.v1.AutoscalerAction\x12\x37\n\x15last_routing_decision\x18\x05 \x01(\x0b\x32\x18.iris.v1.RoutingDecision\x12\x0f\n\x07\x65nabled\x18\x06 \x01(\x08\x12\x0e\n\x06\x64\x65tail\x18\x07 \x01(\t\x12#\n\x08revision\x18\x08 \x01(\x0b\x32\x11.iris.v1.Revision\"N\n\x12\x43reateSliceRequest\x12\x13\n\x0bscale_group\x18\x01 \x01(\t\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\x12\x12\n\nrequest_id\x18\x64 \x01(\t\";\n\x13\x43reateSliceResponse\x12\x10\n\x08slice_id\x18\x01 \x01(\t\x12\x12\n\nworker_ids\x18\x02 \x03(\t\"\x80\x01\n\x12\x44\x65leteSliceRequest\x12\x10\n\x08slice_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63onfirm\x18\x02 \x01(\t\x12\x0f\n\x07\x64ry_run\x18\x03 \x01(\x08\x12\x12\n\ngeneration\x18\x04 \x01(\x03\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x12\n\nrequest_id\x18\x64 \x01(\t\"O\n\x13\x44\x65leteSliceResponse\x12\x12\n\nworker_ids\x18\x01 \x03(\t\x12\x10\n\x08task_ids\x18\x02 \x03(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x03\"4\n\x10GetVmLogsRequest\x12\r\n\x05vm_id\x18\x01 \x01(\t\x12\x11\n\tmax_lines\x18\x02 \x01(\x05\"f\n\x11GetVmLogsResponse\x12\x1d\n\x02vm\x18\x01 \x01(\x0b\x32\x11.iris.v1.VmStatus\x12#\n\x05slice\x18\x02 \x01(\x0b\x32\x14.iris.v1.SliceStatus\x12\r\n\x05lines\x18\x03 \x03(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18iris/v1/autoscaler.proto\x12\x07iris.v1\x1a\x14iris/v1/common.proto\"m\n\x08VmStatus\x12\r\n\x05vm_id\x18\x01 \x01(\t\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\r\n\x05state\x18\x04 \x01(\t\x12\r\n\x05\x65rror\x18\x05 \x01(\t\x12\x10\n\x08\x61ttached\x18\x06 \x01(\x08\"\xe7\x01\n\x0bSliceStatus\x12\x10\n\x08slice_id\x18\x01 \x01(\t\x12\x13\n\x0bscale_group\x18\x02 \x01(\t\x12\x11\n\tlifecycle\x18\x03 \x01(\t\x12\x15\n\rcreated_at_ms\x18\x04 \x01(\x03\x12\r\n\x05\x65rror\x18\x05 \x01(\t\x12\x0e\n\x06manual\x18\x06 \x01(\x08\x12\x12\n\ngeneration\x18\x07 \x01(\x03\x12\x0c\n\x04\x62usy\x18\x08 \x01(\x08\x12\x0f\n\x07idle_ms\x18\t \x01(\x03\x12\x1e\n\x03vms\x18\n \x03(\x0b\x32\x11.iris.v1.VmStatus\x12\x15\n\ridle_since_ms\x18\x0b \x01(\x03\"\xca\x06\n\x10ScaleGroupStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x61\x63\x63\x65lerator\x18\x02 \x01(\t\x12\x0f\n\x07num_vms\x18\x03 \x01(\x05\x12\x15\n\rbuffer_slices\x18\x04 \x01(\x05\x12\x12\n\nmax_slices\x18\x05 \x01(\x05\x12\x10\n\x08priority\x18\x06 \x01(\x05\x12\x12\n\nquota_pool\x18\x07 \x01(\t\x12\x17\n\x0f\x61llocation_tier\x18\x08 \x01(\x05\x12\x0c\n\x04zone\x18\t \x01(\t\x12\x0e\n\x06\x64\x65mand\x18\n \x01(\x05\x12\x13\n\x0bpeak_demand\x18\x0b \x01(\x05\x12\x14\n\x0c\x61vailability\x18\x0c \x01(\t\x12\x1b\n\x13\x61vailability_reason\x18\r \x01(\t\x12\x18\n\x10\x62locked_until_ms\x18\x0e \x01(\x03\x12\x10\n\x08\x64\x65\x63ision\x18\x0f \x01(\t\x12\x17\n\x0f\x64\x65\x63ision_reason\x18\x10 \x01(\t\x12K\n\x12slice_state_counts\x18\x11 \x03(\x0b\x32/.iris.v1.ScaleGroupStatus.SliceStateCountsEntry\x12\x1c\n\x14\x63onsecutive_failures\x18\x12 \x01(\x05\x12\x18\n\x10\x62\x61\x63koff_until_ms\x18\x13 \x01(\x03\x12\x14\n\x0cquota_reason\x18\x14 \x01(\t\x12\x1f\n\x17quota_exceeded_until_ms\x18\x15 \x01(\x03\x12\x16\n\x0e\x66\x61ilure_reason\x18\x16 \x01(\t\x12\x18\n\x10last_scale_up_ms\x18\x17 \x01(\x03\x12\x1a\n\x12last_scale_down_ms\x18\x18 \x01(\x03\x12\x19\n\x11idle_threshold_ms\x18\x19 \x01(\x03\x12$\n\x06slices\x18\x1a \x03(\x0b\x32\x14.iris.v1.SliceStatus\x12%\n\tresources\x18\x1b \x01(\x0b\x32\x12.iris.v1.Resources\x12\x13\n\x0bpreemptible\x18\x1c \x01(\x08\x12\x16\n\x0e\x63urrent_slices\x18\x1d \x01(\x05\x12\x15\n\rtarget_slices\x18\x1e \x01(\x05\x1a\x37\n\x15SliceStateCountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\"\x89\x01\n\x10\x41utoscalerAction\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x03\x12\x0e\n\x06\x61\x63tion\x18\x02 \x01(\t\x12\x0e\n\x06\x65ntity\x18\x03 \x01(\t\x12\x13\n\x0bscale_group\x18\x04 \x01(\t\x12\x0e\n\x06status\x18\x05 \x01(\t\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12\x11\n\taction_id\x18\x07 \x01(\t\"\x93\x01\n\x0cRoutedDemand\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x05\x12\x0c\n\x04gang\x18\x03 \x01(\x08\x12#\n\x04\x62\x61nd\x18\x04 \x01(\x0e\x32\x15.iris.v1.PriorityBand\x12\x13\n\x0bscale_group\x18\x05 \x01(\t\x12\x0c\n\x04\x63ode\x18\x06 \x01(\t\x12\x0e\n\x06reason\x18\x07 \x01(\t\"\xfa\x02\n\x0fRoutingDecision\x12\x44\n\x0fgroup_to_launch\x18\x01 \x03(\x0b\x32+.iris.v1.RoutingDecision.GroupToLaunchEntry\x12\x41\n\rgroup_reasons\x18\x02 \x03(\x0b\x32*.iris.v1.RoutingDecision.GroupReasonsEntry\x12-\n\x0erouted_entries\x18\x03 \x03(\x0b\x32\x15.iris.v1.RoutedDemand\x12,\n\runmet_entries\x18\x04 \x03(\x0b\x32\x15.iris.v1.RoutedDemand\x12\x16\n\x0e\x65ntries_capped\x18\x05 \x01(\x08\x1a\x34\n\x12GroupToLaunchEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\x1a\x33\n\x11GroupReasonsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"0\n\x1aGetAutoscalerStatusRequest\x12\x12\n\nbackend_id\x18\x01 \x01(\t\"\xae\x02\n\x1bGetAutoscalerStatusResponse\x12)\n\x06groups\x18\x01 \x03(\x0b\x32\x19.iris.v1.ScaleGroupStatus\x12\x16\n\x0e\x63urrent_demand\x18\x02 \x01(\x05\x12\x1a\n\x12last_evaluation_ms\x18\x03 \x01(\x03\x12\x31\n\x0erecent_actions\x18\x04 \x03(\x0b\x32\x19.iris.v1.AutoscalerAction\x12\x37\n\x15last_routing_decision\x18\x05 \x01(\x0b\x32\x18.iris.v1.RoutingDecision\x12\x0f\n\x07\x65nabled\x18\x06 \x01(\x08\x12\x0e\n\x06\x64\x65tail\x18\x07 \x01(\t\x12#\n\x08revision\x18\x08 \x01(\x0b\x32\x11.iris.v1.Revision\"N\n\x12\x43reateSliceRequest\x12\x13\n\x0bscale_group\x18\x01 \x01(\t\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\x12\x12\n\nrequest_id\x18\x64 \x01(\t\";\n\x13\x43reateSliceResponse\x12\x10\n\x08slice_id\x18\x01 \x01(\t\x12\x12\n\nworker_ids\x18\x02 \x03(\t\"\x80\x01\n\x12\x44\x65leteSliceRequest\x12\x10\n\x08slice_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63onfirm\x18\x02 \x01(\t\x12\x0f\n\x07\x64ry_run\x18\x03 \x01(\x08\x12\x12\n\ngeneration\x18\x04 \x01(\x03\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x12\n\nrequest_id\x18\x64 \x01(\t\"O\n\x13\x44\x65leteSliceResponse\x12\x12\n\nworker_ids\x18\x01 \x03(\t\x12\x10\n\x08task_ids\x18\x02 \x03(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x03\"4\n\x10GetVmLogsRequest\x12\r\n\x05vm_id\x18\x01 \x01(\t\x12\x11\n\tmax_lines\x18\x02 \x01(\x05\"f\n\x11GetVmLogsResponse\x12\x1d\n\x02vm\x18\x01 \x01(\x0b\x32\x11.iris.v1.VmStatus\x12#\n\x05slice\x18\x02 \x01(\x0b\x32\x14.iris.v1.SliceStatus\x12\r\n\x05lines\x18\x03 \x03(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,35 +41,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_VMSTATUS']._serialized_start=59
   _globals['_VMSTATUS']._serialized_end=168
   _globals['_SLICESTATUS']._serialized_start=171
-  _globals['_SLICESTATUS']._serialized_end=379
-  _globals['_SCALEGROUPSTATUS']._serialized_start=382
-  _globals['_SCALEGROUPSTATUS']._serialized_end=1224
-  _globals['_SCALEGROUPSTATUS_SLICESTATECOUNTSENTRY']._serialized_start=1169
-  _globals['_SCALEGROUPSTATUS_SLICESTATECOUNTSENTRY']._serialized_end=1224
-  _globals['_AUTOSCALERACTION']._serialized_start=1227
-  _globals['_AUTOSCALERACTION']._serialized_end=1364
-  _globals['_ROUTEDDEMAND']._serialized_start=1367
-  _globals['_ROUTEDDEMAND']._serialized_end=1514
-  _globals['_ROUTINGDECISION']._serialized_start=1517
-  _globals['_ROUTINGDECISION']._serialized_end=1895
-  _globals['_ROUTINGDECISION_GROUPTOLAUNCHENTRY']._serialized_start=1790
-  _globals['_ROUTINGDECISION_GROUPTOLAUNCHENTRY']._serialized_end=1842
-  _globals['_ROUTINGDECISION_GROUPREASONSENTRY']._serialized_start=1844
-  _globals['_ROUTINGDECISION_GROUPREASONSENTRY']._serialized_end=1895
-  _globals['_GETAUTOSCALERSTATUSREQUEST']._serialized_start=1897
-  _globals['_GETAUTOSCALERSTATUSREQUEST']._serialized_end=1945
-  _globals['_GETAUTOSCALERSTATUSRESPONSE']._serialized_start=1948
-  _globals['_GETAUTOSCALERSTATUSRESPONSE']._serialized_end=2250
-  _globals['_CREATESLICEREQUEST']._serialized_start=2252
-  _globals['_CREATESLICEREQUEST']._serialized_end=2330
-  _globals['_CREATESLICERESPONSE']._serialized_start=2332
-  _globals['_CREATESLICERESPONSE']._serialized_end=2391
-  _globals['_DELETESLICEREQUEST']._serialized_start=2394
-  _globals['_DELETESLICEREQUEST']._serialized_end=2522
-  _globals['_DELETESLICERESPONSE']._serialized_start=2524
-  _globals['_DELETESLICERESPONSE']._serialized_end=2603
-  _globals['_GETVMLOGSREQUEST']._serialized_start=2605
-  _globals['_GETVMLOGSREQUEST']._serialized_end=2657
-  _globals['_GETVMLOGSRESPONSE']._serialized_start=2659
-  _globals['_GETVMLOGSRESPONSE']._serialized_end=2761
+  _globals['_SLICESTATUS']._serialized_end=402
+  _globals['_SCALEGROUPSTATUS']._serialized_start=405
+  _globals['_SCALEGROUPSTATUS']._serialized_end=1247
+  _globals['_SCALEGROUPSTATUS_SLICESTATECOUNTSENTRY']._serialized_start=1192
+  _globals['_SCALEGROUPSTATUS_SLICESTATECOUNTSENTRY']._serialized_end=1247
+  _globals['_AUTOSCALERACTION']._serialized_start=1250
+  _globals['_AUTOSCALERACTION']._serialized_end=1387
+  _globals['_ROUTEDDEMAND']._serialized_start=1390
+  _globals['_ROUTEDDEMAND']._serialized_end=1537
+  _globals['_ROUTINGDECISION']._serialized_start=1540
+  _globals['_ROUTINGDECISION']._serialized_end=1918
+  _globals['_ROUTINGDECISION_GROUPTOLAUNCHENTRY']._serialized_start=1813
+  _globals['_ROUTINGDECISION_GROUPTOLAUNCHENTRY']._serialized_end=1865
+  _globals['_ROUTINGDECISION_GROUPREASONSENTRY']._serialized_start=1867
+  _globals['_ROUTINGDECISION_GROUPREASONSENTRY']._serialized_end=1918
+  _globals['_GETAUTOSCALERSTATUSREQUEST']._serialized_start=1920
+  _globals['_GETAUTOSCALERSTATUSREQUEST']._serialized_end=1968
+  _globals['_GETAUTOSCALERSTATUSRESPONSE']._serialized_start=1971
+  _globals['_GETAUTOSCALERSTATUSRESPONSE']._serialized_end=2273
+  _globals['_CREATESLICEREQUEST']._serialized_start=2275
+  _globals['_CREATESLICEREQUEST']._serialized_end=2353
+  _globals['_CREATESLICERESPONSE']._serialized_start=2355
+  _globals['_CREATESLICERESPONSE']._serialized_end=2414
+  _globals['_DELETESLICEREQUEST']._serialized_start=2417
+  _globals['_DELETESLICEREQUEST']._serialized_end=2545
+  _globals['_DELETESLICERESPONSE']._serialized_start=2547
+  _globals['_DELETESLICERESPONSE']._serialized_end=2626
+  _globals['_GETVMLOGSREQUEST']._serialized_start=2628
+  _globals['_GETVMLOGSREQUEST']._serialized_end=2680
+  _globals['_GETVMLOGSRESPONSE']._serialized_start=2682
+  _globals['_GETVMLOGSRESPONSE']._serialized_end=2784
 # @@protoc_insertion_point(module_scope)

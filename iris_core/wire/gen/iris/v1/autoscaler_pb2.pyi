@@ -24,7 +24,7 @@ class VmStatus(_message.Message):
     def __init__(self, vm_id: _Optional[str] = ..., worker_id: _Optional[str] = ..., address: _Optional[str] = ..., state: _Optional[str] = ..., error: _Optional[str] = ..., attached: _Optional[bool] = ...) -> None: ...
 
 class SliceStatus(_message.Message):
-    __slots__ = ("slice_id", "scale_group", "lifecycle", "created_at_ms", "error", "manual", "generation", "busy", "idle_ms", "vms")
+    __slots__ = ("slice_id", "scale_group", "lifecycle", "created_at_ms", "error", "manual", "generation", "busy", "idle_ms", "vms", "idle_since_ms")
     SLICE_ID_FIELD_NUMBER: _ClassVar[int]
     SCALE_GROUP_FIELD_NUMBER: _ClassVar[int]
     LIFECYCLE_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,7 @@ class SliceStatus(_message.Message):
     BUSY_FIELD_NUMBER: _ClassVar[int]
     IDLE_MS_FIELD_NUMBER: _ClassVar[int]
     VMS_FIELD_NUMBER: _ClassVar[int]
+    IDLE_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     slice_id: str
     scale_group: str
     lifecycle: str
@@ -45,7 +46,8 @@ class SliceStatus(_message.Message):
     busy: bool
     idle_ms: int
     vms: _containers.RepeatedCompositeFieldContainer[VmStatus]
-    def __init__(self, slice_id: _Optional[str] = ..., scale_group: _Optional[str] = ..., lifecycle: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., error: _Optional[str] = ..., manual: _Optional[bool] = ..., generation: _Optional[int] = ..., busy: _Optional[bool] = ..., idle_ms: _Optional[int] = ..., vms: _Optional[_Iterable[_Union[VmStatus, _Mapping]]] = ...) -> None: ...
+    idle_since_ms: int
+    def __init__(self, slice_id: _Optional[str] = ..., scale_group: _Optional[str] = ..., lifecycle: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., error: _Optional[str] = ..., manual: _Optional[bool] = ..., generation: _Optional[int] = ..., busy: _Optional[bool] = ..., idle_ms: _Optional[int] = ..., vms: _Optional[_Iterable[_Union[VmStatus, _Mapping]]] = ..., idle_since_ms: _Optional[int] = ...) -> None: ...
 
 class ScaleGroupStatus(_message.Message):
     __slots__ = ("name", "accelerator", "num_vms", "buffer_slices", "max_slices", "priority", "quota_pool", "allocation_tier", "zone", "demand", "peak_demand", "availability", "availability_reason", "blocked_until_ms", "decision", "decision_reason", "slice_state_counts", "consecutive_failures", "backoff_until_ms", "quota_reason", "quota_exceeded_until_ms", "failure_reason", "last_scale_up_ms", "last_scale_down_ms", "idle_threshold_ms", "slices", "resources", "preemptible", "current_slices", "target_slices")

@@ -1,0 +1,217 @@
+"""The two rows of one: the controller's own condition, and the pulse of the fleet.
+
+Both are put together from what others keep or count anyway. Must never wait for the log store longer than for the rest of a look: what
+it said last is told meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from iris_controller.autoscaling.groups import BLOCKED
+from iris_controller.rpc.cluster import by_state
+from iris_controller.rpc.views import leaving
+from iris_controller.scheduling.order import serving
+from iris_controller.watching.source import apart
+from iris_core.model.bands import BANDS, PriorityBand
+from iris_core.model.states import WorkerHealth
+from iris_core.wire.convert import HEALTH, band_to_wire
+from iris_core.wire.gen.iris.v1 import common_pb2, pipeline_pb2, watch_rows_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from iris_controller.autoscaling.runner import Autoscaler
+    from iris_controller.loop import ControllerLoop
+    from iris_controller.rpc.cluster import About
+    from iris_controller.state.model import Model
+    from iris_core.wire.gen.iris.v1 import backends_pb2
+
+STORE_EVERY_S: Final = 5.0
+"""How often the log store is asked how it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the controller's row is put together from, besides the loop.
+
+    own         this process
+    lag         how late the loop is
+    checkpoint  how the checkpoints stand
+    store       asks the log store how it is; never raises
+    shippers    how lines get away, by worker; "" is the controller itself
+    watchers    how many streams are open
+    """
+
+    own: Callable[[], common_pb2.ProcessInfo]
+    lag: Callable[[], watch_rows_pb2.LoopLag]
+    checkpoint: Callable[[], watch_rows_pb2.CheckpointCondition]
+    store: Callable[[], Awaitable[pipeline_pb2.StoreHealth]]
+    shippers: Callable[[], Mapping[str, pipeline_pb2.ShipperHealth]]
+    watchers: Callable[[], int]
+
+
+class ControllerCondition:
+    """Looks at this process."""
+
+    def __init__(self, loop: ControllerLoop, about: About, asked: Asked) -> None:
+        self._loop = loop
+        self._about = about
+        self._asked = asked
+        self._store = pipeline_pb2.StoreHealth()
+        self._store_at = float("-inf")
+        self._asking: asyncio.Task[pipeline_pb2.StoreHealth] | None = None
+
+    async def look(self, task_ids: frozenset[str]) -> list[watch_rows_pb2.ControllerRow]:
+        loop, about, asked = self._loop, self._about, self._asked
+        await self._ask_store()
+        model, stats, problems = loop.model, loop.stats, about.problems()
+        waiting, lost = about.rows()
+        late_worker, late_ms = _latest(asked.shippers())
+        return [
+            watch_rows_pb2.ControllerRow(
+                controller_id="controller",
+                cluster=about.cluster,
+                process=asked.own(),
+                started_at_ms=about.started_at_ms,
+                state_dir=about.state_dir,
+                lag=asked.lag(),
+                queued_commands=loop.depth,
+                writing_commands=loop.in_hand,
+                watchers=asked.watchers(),
+                attached_workers=sum(worker.attached for worker in model.workers.values()),
+                last_plan_ms=stats.last_plan_ms,
+                last_commit_ms=stats.last_commit_ms,
+                batches=stats.batches,
+                commands=stats.commands,
+                failed_commits=stats.failed_commits,
+                store_error=stats.store_error,
+                checkpoint=asked.checkpoint(),
+                store=self._store,
+                shipping_lag_ms=late_ms,
+                shipping_lag_worker=late_worker,
+                stats_rows_waiting=waiting,
+                stats_rows_lost=lost,
+                ready=not problems,
+                problems=problems,
+                jobs=len(model.jobs),
+                tasks=sum(map(len, model.tasks.values())),
+                attempts=len(model.attempts),
+                workers=len(model.workers),
+                slices=len(model.slices),
+                endpoints=len(model.endpoints),
+                observed_at_ms=loop.now_ms(),
+            )
+        ]
+
+    async def _ask_store(self) -> None:
+        """Takes over what the store said; waits only for its first word."""
+        now = time.monotonic()
+        if self._asking is None and now - self._store_at >= STORE_EVERY_S:
+            self._asking = asyncio.ensure_future(self._asked.store())
+        if self._asking is None or not (self._asking.done() or self._store_at < 0):
+            return
+        self._store = await asyncio.shield(self._asking)
+        self._asking, self._store_at = None, now
+
+
+def _latest(shippers: Mapping[str, pipeline_pb2.ShipperHealth]) -> tuple[str, int]:
+    """Who is furthest behind with its lines, and how far."""
+    name = max(shippers, key=lambda name: (shippers[name].lag_ms, name), default="")
+    late_ms = shippers[name].lag_ms if name in shippers else 0
+    return (name if late_ms else ""), late_ms
+
+
+class Fleet:
+    """Looks at the whole cluster in numbers."""
+
+    def __init__(
+        self,
+        model: Model,
+        since: Callable[[str], int],
+        ends: Callable[[], watch_rows_pb2.HourOfEnds],
+        backend: Callable[[], Awaitable[backends_pb2.BackendStatus]],
+        scaler: Callable[[], Autoscaler | None],
+    ) -> None:
+        self._model = model
+        self._since = since
+        self._ends = ends
+        self._backend = backend
+        self._scaler = scaler
+
+    async def look(self, task_ids: frozenset[str]) -> list[watch_rows_pb2.FleetRow]:
+        model, jobs = self._model, list(self._model.jobs.values())
+        users = {model.jobs[job_id].user_id for job_id in model.tasks}
+        row = watch_rows_pb2.FleetRow(
+            fleet_id="fleet",
+            pending=pending_by_band(model, self._since),
+            running=running_by_band(model),
+            ends=self._ends(),
+            autoscaler=autoscaler_summary(model, self._scaler()),
+            users=len(users),
+            workers=workers_by_health(model),
+            workers_total=len(model.workers),
+            workers_leaving=sum(bool(leaving(model, worker)) for worker in model.workers.values()),
+        )
+        job_states, task_states = await apart(len(jobs), by_state, jobs)
+        row.jobs_by_state.update(job_states)
+        row.tasks_by_state.update(task_states)
+        backend = await self._backend()
+        row.total.CopyFrom(backend.total)
+        row.committed.CopyFrom(backend.committed)
+        row.devices.extend(backend.devices)
+        return [row]
+
+
+def pending_by_band(model: Model, since: Callable[[str], int]) -> list[watch_rows_pb2.BandPending]:
+    """What waits in each band in which something does, highest first."""
+    found: dict[PriorityBand, watch_rows_pb2.BandPending] = {}
+    for job_id, _, band, _ in serving(model):
+        row = found.get(band)
+        if row is None:
+            row = found[band] = watch_rows_pb2.BandPending(band=band_to_wire(band))
+        row.tasks += len(model.pending[job_id])
+        row.buckets += 1
+        oldest = since(job_id)
+        if not row.pending_since_ms or oldest < row.pending_since_ms:
+            row.pending_since_ms, row.job_id = oldest, job_id
+    return [found[band] for band in BANDS if band in found]
+
+
+def running_by_band(model: Model) -> list[watch_rows_pb2.BandRunning]:
+    """What runs in each band in which something does, highest first."""
+    sums: Counter[PriorityBand] = Counter()
+    for buckets in model.tally.running.values():
+        for (band, _), count in buckets.items():
+            sums[band] += count
+    return [watch_rows_pb2.BandRunning(band=band_to_wire(b), tasks=sums[b]) for b in BANDS if sums[b]]
+
+
+def workers_by_health(model: Model) -> list[watch_rows_pb2.WorkersByHealth]:
+    """All workers, those that leave among them."""
+    counts = Counter(worker.health for worker in model.workers.values())
+    return [
+        watch_rows_pb2.WorkersByHealth(health=HEALTH[health], count=counts[health])
+        for health in WorkerHealth
+        if counts[health]
+    ]
+
+
+def autoscaler_summary(model: Model, scaler: Autoscaler | None) -> watch_rows_pb2.AutoscalerSummary:
+    """The autoscaler in numbers; of a cluster that makes no machines, its slices."""
+    row = watch_rows_pb2.AutoscalerSummary(
+        enabled=scaler is not None,
+        slices_by_lifecycle=Counter(str(row.lifecycle) for row in model.slices.values()),
+    )
+    if scaler is not None:
+        states = scaler.states()
+        row.detail = scaler.fault or scaler.problem
+        row.current_demand = sum(demand.count for demand in scaler.last.demands)
+        row.last_evaluation_ms = scaler.last.at_ms
+        row.groups = len(states)
+        row.groups_blocked = sum(state.availability in BLOCKED for state in states)
+    return row
