@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from iris_controller.checkpoint.opening import Phase, Progress, Unpacked, unpacked
 from iris_core.contracts import ConnectFailed, RpcFailed, UsageFailed
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound="Message")
 T = TypeVar("T")
+CLOSED: Final = "the checkpoint was closed"
 
 
 class OfflineClient:
@@ -79,7 +79,10 @@ class AsyncOfflineClient:
         self._opened = opened
         self._state = state
         self._loop = asyncio.new_event_loop()
-        self._ended: Future[None] = Future()
+        self._closing = False
+        self._ended = False
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+        """Who is to be told when it has ended."""
         threading.Thread(target=self._run, name="checkpoint", daemon=True).start()
 
     def _run(self) -> None:
@@ -91,7 +94,10 @@ class AsyncOfflineClient:
             self._state.close()
             self._opened.close()
         finally:
-            self._ended.set_result(None)
+            self._ended = True
+            for loop, ended in self._waiting:
+                with suppress(RuntimeError):  # closed: nobody waits
+                    loop.call_soon_threadsafe(ended.set)
 
     async def call(self, method_name: str, request: Message, response: type[R], *, timeout_s: float = 30.0) -> R:
         """Raises UsageFailed: only a controller can do that; RpcFailed: the answer is an error, or takes too long."""
@@ -108,26 +114,53 @@ class AsyncOfflineClient:
             while (answer := await self._there(_next(answers))) is not None:
                 yield answer
         finally:
-            ending = _end(answers)
-            try:
-                asyncio.run_coroutine_threadsafe(ending, self._loop)
-            except RuntimeError:  # it is closed already, and all its streams with it
-                ending.close()
+            if not self._closing:  # what is open then is closed with it
+                self._loop.call_soon_threadsafe(lambda: asyncio.ensure_future(_end(answers)))
 
     async def _there(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs it on the other loop; given up here, it is given up there."""
-        try:
-            found = asyncio.run_coroutine_threadsafe(work, self._loop)
-        except RuntimeError:
+        """Runs it on the other loop; given up here, it is given up there. By hand, since either loop may be closed before the other."""
+        if self._closing:
             work.close()
-            raise ConnectFailed("the checkpoint was closed") from None
-        return await asyncio.wrap_future(found)
+            raise ConnectFailed(CLOSED)
+        here = asyncio.get_running_loop()
+        result: asyncio.Future[T] = here.create_future()
+        started: list[asyncio.Task[T]] = []
+
+        def start() -> None:
+            started.append(self._loop.create_task(work))
+            started[0].add_done_callback(tell)
+
+        def tell(task: asyncio.Task[T]) -> None:
+            error = ConnectFailed(CLOSED) if task.cancelled() else task.exception()
+            with suppress(RuntimeError):  # closed: nobody waits
+                here.call_soon_threadsafe(settle, task, error)
+
+        def settle(task: asyncio.Task[T], error: BaseException | None) -> None:
+            if not result.done() and error is not None:
+                result.set_exception(error)
+            elif not result.done():
+                result.set_result(task.result())
+
+        def give_up() -> None:
+            started[0].cancel()
+
+        self._loop.call_soon_threadsafe(start)
+        try:
+            return await result
+        except asyncio.CancelledError:
+            with suppress(RuntimeError):  # closed, and the work ended with it
+                self._loop.call_soon_threadsafe(give_up)
+            raise
 
     async def close(self) -> None:
         """Lets go of what was unpacked, once what is being answered has ended. A second time is no error."""
-        with suppress(RuntimeError):
+        if not self._closing:
+            self._closing = True
             self._loop.call_soon_threadsafe(self._loop.stop)
-        await asyncio.shield(asyncio.wrap_future(self._ended))
+        ended = asyncio.Event()
+        self._waiting.append((asyncio.get_running_loop(), ended))
+        if not self._ended:
+            await ended.wait()
 
 
 async def _next(answers: AsyncGenerator[R, None]) -> R | None:

@@ -1,0 +1,305 @@
+"""The console on a checkpoint: what it says while it opens, what it shows then, and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from iris_controller.checkpoint import restore
+from iris_controller.checkpoint.opening import Phase, Progress
+from iris_core.contracts import ConnectFailed, UsageFailed
+from iris_core.live.watch import Link
+from iris_core.model.errors import ModelError
+from iris_core.wire.gen.iris.v1 import autoscaler_pb2, controller_pb2
+from iris_tui import registry
+from iris_tui.actions import ACTIONS, BY_ID
+from iris_tui.app import IrisApp
+from iris_tui.glyphs import UNICODE
+from iris_tui.offline import OfflineSession, OpeningScreen, checkpoint_text, offline_session, progress_text
+from iris_tui.session import Session
+from iris_tui.widgets.header import link_text
+from iris_tui.widgets.pane import State
+from providers.fake.clock import FakeClock
+from providers.fake.samples import sample
+from providers.objects import open_store
+from screens.jobs import JobsScreen
+from tests.unit.checkpoint_world import T0, checkpoint, make_state
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from textual.pilot import Pilot
+
+    from iris_core.contracts import AsyncClient
+
+pytestmark = pytest.mark.asyncio
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """The folder of a checkpoint of five finished jobs."""
+    made = checkpoint(make_state(tmp_path / "state", jobs=5), open_store(f"file://{tmp_path}/remote"), T0 + HOUR_MS)
+    return tmp_path / "remote" / "controller-state" / str(made.epoch_ms)
+
+
+class Rig:
+    def __init__(self, app: IrisApp, pilot: Pilot[int]) -> None:
+        self.app = app
+        self.pilot = pilot
+
+    def text(self) -> str:
+        return "\n".join(strip.text.rstrip() for strip in self.app.screen._compositor.render_strips())
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 20
+        while not condition():
+            assert time.monotonic() < deadline, self.text()
+            await self.pilot.pause()
+            if self.app.console_screen is not None:
+                self.app.console_screen.flush_now()
+            await asyncio.sleep(0.005)
+
+    async def until_rows(self, count: int) -> JobsScreen:
+        def shown() -> bool:
+            screen = self.app.screen
+            return isinstance(screen, JobsScreen) and len(screen.store.order) == count
+
+        await self.until(shown)
+        assert isinstance(self.app.screen, JobsScreen)
+        return self.app.screen
+
+    @property
+    def session(self) -> OfflineSession:
+        assert isinstance(self.app.session, OfflineSession)
+        return self.app.session
+
+
+@asynccontextmanager
+async def console(session: Session, **options: object) -> AsyncIterator[Rig]:
+    app = IrisApp(session, glyphs=UNICODE, **options)  # type: ignore[arg-type]
+    async with app.run_test(size=(120, 30), notifications=True) as pilot:
+        yield Rig(app, pilot)
+
+
+class Held:
+    """Holds unpacking up, from the second step on, until it is let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import threading
+
+        self.reached, self.go = threading.Event(), threading.Event()
+        unpack = restore.unpack_to_read
+
+        def held(candidate: restore.Candidate, target: Path, tell: Callable[[int], None]) -> None:
+            tell(candidate.size_bytes // 2)
+            self.reached.set()
+            assert self.go.wait(30)
+            unpack(candidate, target, tell)
+
+        monkeypatch.setattr(restore, "unpack_to_read", held)
+
+
+async def test_the_frame_says_how_far_it_is_and_then_shows_the_jobs(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(monkeypatch)
+    async with console(offline_session(str(saved))) as rig:
+        await rig.until(held.reached.is_set)
+        await rig.until(lambda: "50 %" in rig.text() or "49 %" in rig.text())
+        text = rig.text()
+        assert f"Opening {saved}" in text and "unpacking" in text and "Esc gives it up" in text
+        assert "OFFLINE  opening a checkpoint" in text
+        with pytest.raises(ModelError, match="not open yet"):
+            rig.app.go("jobs")
+        held.go.set()
+        await rig.until_rows(5)
+        await rig.until(lambda: "/u/job4" in rig.text())
+        text = rig.text()
+        assert "OFFLINE  checkpoint 2023-11-14 23:13 UTC (" in text and "old)" in text
+        assert "LIVE" not in text and "STALE" not in text
+        assert "60m" in text or "1h" in text, "ages are those of the checkpoint's time"
+        assert rig.session.opened is not None and not rig.session.opened.cached
+
+
+@pytest.mark.parametrize("key", ["escape", "q"])
+async def test_it_is_given_up_with_a_key(saved: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    held = Held(monkeypatch)
+    async with console(offline_session(str(saved))) as rig:
+        await rig.until(held.reached.is_set)
+        await rig.pilot.press(key)
+        await rig.until(lambda: rig.app._exit)
+        assert rig.app.return_code == 0
+    held.go.set()
+    cache = Path(os.environ["XDG_CACHE_HOME"]) / "iris" / "checkpoints"
+    deadline = time.monotonic() + 20
+    while any(cache.iterdir()):
+        assert time.monotonic() < deadline, "the work goes on after it was given up"
+        await asyncio.sleep(0.01)
+
+
+async def test_what_is_wrong_is_said_and_tried_again(saved: Path) -> None:
+    away = saved.with_name("away")
+    os.rename(saved, away)
+    async with console(offline_session(str(saved))) as rig:
+        await rig.until(lambda: "tries again" in rig.text())
+        assert "Checkpoint not found" in rig.text() and "OFFLINE  cannot be opened" in rig.text()
+        screen = rig.app.screen
+        assert isinstance(screen, OpeningScreen) and screen.pane.status.state is State.ERROR
+        os.rename(away, saved)
+        await rig.pilot.press("ctrl+r")
+        await rig.until_rows(5)
+
+
+async def test_one_is_opened_beside_a_live_cluster_and_left_again(saved: Path) -> None:
+    clock = FakeClock()
+    fake = sample(clock)
+
+    async def connect() -> AsyncClient:
+        return fake
+
+    live = Session("lab", connect, clock)
+    async with console(live) as rig:
+        await rig.until(lambda: live.link.link is Link.LIVE)
+        rig.app.open_checkpoint("/nowhere/1")
+        await rig.until(lambda: "tries again" in rig.text())
+        await rig.pilot.press("escape")
+        await rig.until(lambda: isinstance(rig.app.screen, JobsScreen) and rig.app.session is live)
+        rig.app.open_checkpoint(str(saved))
+        screen = await rig.until_rows(5)
+        first = rig.session
+        await rig.pilot.press("minus")
+        await rig.until(lambda: rig.app.session is live)
+        rig.app.open_checkpoint(str(saved))
+        assert rig.app.session is first and rig.app.screen is screen, "it is open already"
+
+
+async def test_no_change_is_offered_or_made(saved: Path) -> None:
+    async with console(offline_session(str(saved))) as rig:
+        screen = await rig.until_rows(5)
+        before = len(screen.store.order)
+        for action in ACTIONS:
+            if action.mutates and action.scope in screen.SCOPES:
+                assert "read-only" in rig.app.refusal(action)
+                screen.perform(action, "/u/job1")
+        assert not screen.link.fresh, "what is shown cannot be acted upon"
+        assert len(rig.app.screen_stack) == 2 and len(screen.store.order) == before
+        with pytest.raises(UsageFailed, match="cannot be changed"):
+            await rig.session.client.call(
+                "ControllerService/TerminateJob",
+                controller_pb2.TerminateJobRequest(job_id="/u/job1"),
+                controller_pb2.TerminateJobResponse,
+            )
+
+
+async def test_screens_that_need_a_cluster_say_so(saved: Path) -> None:
+    async with console(offline_session(str(saved))) as rig:
+        await rig.until_rows(5)
+        for spec in registry.SCREENS.values():
+            if not spec.offline:
+                with pytest.raises(ModelError, match="needs a live cluster"):
+                    rig.app.go(spec.name, "" if spec.lists else "/u/job1")
+
+
+async def test_a_page_of_a_job_is_read_from_it(saved: Path) -> None:
+    async with console(offline_session(str(saved))) as rig:
+        screen = await rig.until_rows(5)
+        assert screen.table.move_to("/u/job3")
+        screen.perform(BY_ID["target.describe"], "")
+        await rig.until(lambda: "/u/job3" in rig.text() and "SUCCEEDED" in rig.text().upper())
+
+
+async def test_the_client_answers_and_ends_its_streams(saved: Path) -> None:
+    from iris_controller.offline import open_for_console
+
+    told: list[Progress] = []
+    client = await asyncio.to_thread(open_for_console, str(saved), told.append)
+    assert told[-1].phase is Phase.LOADING and client.moment_ms == T0 + HOUR_MS
+    request = controller_pb2.WatchRequest()
+    request.selectors.add(id="jobs", kind=controller_pb2.WATCH_KIND_JOBS)
+    events = []
+    stream = client.stream("ControllerService/Watch", request, controller_pb2.WatchResponse)
+    async for message in stream:
+        events.append(message.WhichOneof("event"))
+        if events[-1] == "heartbeat":
+            assert message.heartbeat.now_ms == T0 + HOUR_MS
+            break
+    assert events == ["snapshot", "heartbeat"]
+    waiting = asyncio.ensure_future(
+        anext(client.stream("ControllerService/Watch", request, controller_pb2.WatchResponse))
+    )
+    await waiting
+    groups = await client.call(
+        "ControllerService/GetAutoscalerStatus",
+        autoscaler_pb2.GetAutoscalerStatusRequest(),
+        autoscaler_pb2.GetAutoscalerStatusResponse,
+    )
+    assert groups.detail
+    await client.close()
+    await client.close()
+    with pytest.raises(ConnectFailed, match="closed"):
+        await client.call(
+            "ControllerService/ListJobs", controller_pb2.ListJobsRequest(), controller_pb2.ListJobsResponse
+        )
+
+
+async def test_a_stream_that_is_left_ends_on_the_other_side(saved: Path) -> None:
+    from iris_controller.offline import open_for_console
+
+    client = await asyncio.to_thread(open_for_console, str(saved), lambda _: None)
+    request = controller_pb2.WatchRequest()
+    request.selectors.add(id="jobs", kind=controller_pb2.WATCH_KIND_JOBS)
+
+    async def read() -> None:
+        async for _ in client.stream("ControllerService/Watch", request, controller_pb2.WatchResponse):
+            reading.set()
+
+    reading = asyncio.Event()
+    task = asyncio.create_task(read())
+    await reading.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    deadline = time.monotonic() + 20
+    while asyncio.all_tasks(client._loop):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.005)
+    await client.close()
+
+
+async def test_a_damaged_entry_is_noticed_and_the_checkpoint_opens(saved: Path) -> None:
+    async with console(offline_session(str(saved))) as rig:
+        await rig.until_rows(5)
+    (entry,) = (Path(os.environ["XDG_CACHE_HOME"]) / "iris" / "checkpoints").iterdir()
+    os.truncate(entry / "controller.sqlite3", 8192)
+    async with console(offline_session(str(saved))) as rig:
+        await rig.until_rows(5)
+        assert rig.session.opened is not None and not rig.session.opened.cached
+
+
+async def test_a_bare_file_has_the_time_of_the_last_thing_in_it(saved: Path, tmp_path: Path) -> None:
+    shutil.copy(saved / "controller.sqlite3.zst", tmp_path / "kept.sqlite3.zst")
+    async with console(offline_session(str(tmp_path / "kept.sqlite3.zst"))) as rig:
+        await rig.until_rows(5)
+        await rig.until(lambda: "checkpoint of about 2023-11-14 22:13 UTC" in rig.text())
+
+
+async def test_the_words_of_the_header() -> None:
+    now = T0 + 23 * HOUR_MS
+    assert checkpoint_text(T0, now, True) == "checkpoint 2023-11-14 22:13 UTC (23h old)"
+    assert checkpoint_text(T0, T0 + 1, True) == "checkpoint 2023-11-14 22:13 UTC (new)"
+    assert "of about" in checkpoint_text(T0, now, False)
+    from iris_core.live.watch import LinkState
+
+    assert link_text(LinkState(Link.OFFLINE, 9.0, "checkpoint X")) == "OFFLINE  checkpoint X"
+    assert LinkState(Link.OFFLINE).current and not LinkState(Link.OFFLINE).fresh
+    assert progress_text(None) == "starting …"
+    assert progress_text(Progress(Phase.LOADING)) == "loading …"
+    assert "100 %" in progress_text(Progress(Phase.UNPACKING, 10, 10))
