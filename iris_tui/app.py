@@ -24,6 +24,7 @@ from iris_tui.endings import SIGNALS
 from iris_tui.handing_over import HandingOver
 from iris_tui.keymap import bindings
 from iris_tui.navigation import Navigation
+from iris_tui.operations import Operating
 from iris_tui.scope import ActionHost
 from iris_tui.screen import ConsoleScreen
 from iris_tui.settled import Settled
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from textual.worker import Worker
 
     from iris_core.config.console import ConsoleSettings
-    from iris_tui.gate import GateScreen
+    from iris_tui.gate import Decision, GateScreen
     from iris_tui.glyphs import Glyphs
     from iris_tui.session import Session
 
@@ -44,7 +45,7 @@ SAME_TOAST_S: Final = 5.0
 QUIT_NOTE: Final = "Jobs go on without it."
 
 
-class IrisApp(Settled, Navigation, HandingOver, inherit_bindings=False):
+class IrisApp(Settled, Navigation, HandingOver, Operating, inherit_bindings=False):
     """`open_session(name)` connects to another cluster by name; it may raise IrisError and runs in a thread."""
 
     TITLE = "iris"
@@ -166,11 +167,11 @@ class IrisApp(Settled, Navigation, HandingOver, inherit_bindings=False):
             return f"{action.title}: what is shown is not live ({state.link.value}); ^r tries the connection"
         return ""
 
-    async def pass_gate(self, gate: GateScreen) -> bool:
+    async def pass_gate(self, gate: GateScreen) -> Decision | None:
         """Show a gate and wait for the decision. Only from a worker."""
         self._gates += 1
         try:
-            return bool(await self.push_screen_wait(gate))  # type: ignore[arg-type]
+            return await self.push_screen_wait(gate)
         finally:
             self._gates -= 1
 

@@ -2,8 +2,9 @@
 
 It names the verb, the cluster (its word, and PROD), the environment, exactly which targets, what it does to them, and the command line
 that does the same. The focus is on Cancel; going ahead takes a second, deliberate step: moving to the other button (tier 1),
-ticking a box first (tier 2), typing the cluster's name exactly (tier 3, never prefilled). The targets are frozen when it
-opens; if one of them changes meanwhile it says so. It decides and nothing more: sending is the caller's part.
+ticking a box first (tier 2), typing the cluster's name exactly (tier 3, never prefilled). In production a reason is asked for, elsewhere
+one may be given. The targets are frozen when it opens; if one of them changes meanwhile it says so. A name or reason that was pasted is
+marked, here and in the audit log. It decides and nothing more: sending is the caller's part.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
 SHOWN_TARGETS = 200
+MOST_REASON = 400
+"""Characters of a reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,17 @@ class GateTarget:
     """One frozen target: its id, the generation it had, and a word on what it is doing."""
 
     id: str
-    generation: int
+    generation: str
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """It was confirmed: why, if somebody said so; whether anything was pasted; and the name that was typed at tier 3."""
+
+    reason: str = ""
+    pasted: bool = False
+    typed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +61,9 @@ class GatePlan:
         command: The equivalent command line.
         hidden: How many of the targets the filter hides now.
         changed: Says which targets changed since the plan was made, "" if none.
+        skipped: What was chosen and would not be touched, in one line.
+        hints: What else is worth knowing.
+        again: Why the gate is here once more: what was confirmed before had changed.
     """
 
     verb: str
@@ -62,6 +77,18 @@ class GatePlan:
     hidden: int = 0
     changed: Callable[[], str] | None = None
     button: str = ""
+    skipped: str = ""
+    hints: tuple[str, ...] = ()
+    again: str = ""
+
+
+class GateInput(Input):
+    """A line of text that knows whether it was pasted into."""
+
+    pasted = False
+
+    def on_paste(self) -> None:
+        self.pasted = True
 
 
 def _tick(on: bool) -> Content:
@@ -69,8 +96,8 @@ def _tick(on: bool) -> Content:
     return Content(f"[{'x' if on else ' '}] I have read the list")
 
 
-class GateScreen(ModalScreen[bool]):
-    """Dismissed with True when it was confirmed."""
+class GateScreen(ModalScreen[Decision | None]):
+    """Dismissed with a decision when it was confirmed, with None when not."""
 
     DEFAULT_CSS = """
     GateScreen { align: center middle; }
@@ -80,7 +107,12 @@ class GateScreen(ModalScreen[bool]):
     GateScreen #gate-cluster { width: 1fr; }
     GateScreen.-production #gate-cluster { color: $error; text-style: bold; }
     GateScreen #gate-targets { height: auto; max-height: 8; background: $background; margin: 0; }
-    GateScreen #gate-changed { color: $warning; text-style: bold; display: none; }
+    GateScreen #gate-changed, GateScreen #gate-pasted { color: $warning; text-style: bold; display: none; }
+    GateScreen #gate-again { color: $warning; text-style: bold; }
+    GateScreen #gate-hints { color: $text-muted; }
+    GateScreen #gate-asked { layout: horizontal; height: auto; margin: 0; }
+    GateScreen #gate-asked Static { width: auto; }
+    GateScreen #gate-asked Input { width: 1fr; }
     GateScreen #gate-command { color: $text-muted; }
     GateScreen Horizontal { height: auto; margin-top: 1; align-horizontal: right; }
     GateScreen Button { margin-left: 2; min-width: 12; }
@@ -91,8 +123,10 @@ class GateScreen(ModalScreen[bool]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "refuse", show=False),
-        Binding("right,down", "app.focus_next", show=False),
-        Binding("left,up", "app.focus_previous", show=False),
+        Binding("right", "button(1)", show=False),
+        Binding("left", "button(-1)", show=False),
+        Binding("down", "app.focus_next", show=False),
+        Binding("up", "app.focus_previous", show=False),
     ]
     AUTO_FOCUS = "#gate-cancel"
 
@@ -113,20 +147,34 @@ class GateScreen(ModalScreen[bool]):
         with Vertical(id="gate"):
             yield Static(f"{plan.verb} {plan.what}?", id="gate-title", markup=False)
             yield Static(place, id="gate-cluster", markup=False)
+            if plan.again:
+                yield Static(one_line(f"Look again: {plan.again}"), id="gate-again", markup=False)
             with VerticalScroll(id="gate-targets", can_focus=False):
                 yield Static("\n".join(self._target_lines()), markup=False)
             yield Static("\n".join(f"• {one_line(effect)}" for effect in plan.effects), id="gate-effects", markup=False)
+            if plan.skipped:
+                yield Static(f"left out: {one_line(plan.skipped)}", id="gate-skipped", markup=False)
+            if plan.hints:
+                yield Static("\n".join(one_line(hint) for hint in plan.hints), id="gate-hints", markup=False)
             yield Static("", id="gate-changed", markup=False)
             yield Static(f"same as: {one_line(plan.command)}", id="gate-command", markup=False)
             if plan.tier == 2:
                 yield Button(_tick(False), id="gate-read", compact=True)
             if plan.tier >= 3:
                 yield Static(f"Type the cluster's name, {one_line(plan.cluster)}, to go ahead:", markup=False)
-                yield Input(id="gate-name", compact=True)
+                yield GateInput(id="gate-name", compact=True)
+            with Horizontal(id="gate-asked"):
+                yield Static("Reason: " if production else "Reason (may be empty): ", markup=False)
+                yield GateInput(id="gate-reason", compact=True, max_length=MOST_REASON)
+            yield Static("pasted, which the audit log will say", id="gate-pasted", markup=False)
             with Horizontal():
                 yield Button("Back (Esc)", id="gate-cancel", compact=True)
                 yield Button(
-                    plan.button or plan.verb, id="gate-confirm", variant="error", disabled=plan.tier >= 2, compact=True
+                    plan.button or plan.verb,
+                    id="gate-confirm",
+                    variant="error",
+                    disabled=plan.tier >= 2 or production,
+                    compact=True,
                 )
 
     def _target_lines(self) -> list[str]:
@@ -141,6 +189,23 @@ class GateScreen(ModalScreen[bool]):
     def on_mount(self) -> None:
         self.set_interval(0.5, self._look)
 
+    def _open(self) -> None:
+        """The other button can be pressed once everything that is asked for was given."""
+        plan = self.plan
+        missing = (
+            (plan.tier == 2 and not self._read)
+            or (plan.tier >= 3 and self._value("#gate-name") != plan.cluster)
+            or (is_production(plan.environment) and not self._value("#gate-reason").strip())
+        )
+        self.query_one("#gate-confirm", Button).disabled = missing
+        self.query_one("#gate-pasted").display = self._pasted()
+
+    def _value(self, name: str) -> str:
+        return self.query_one(name, GateInput).value
+
+    def _pasted(self) -> bool:
+        return any(field.pasted and field.value for field in self.query(GateInput))
+
     def _look(self) -> None:
         """Say so if the targets are no longer what they were."""
         changed = self.plan.changed() if self.plan.changed is not None else ""
@@ -153,27 +218,41 @@ class GateScreen(ModalScreen[bool]):
     def _ticked(self, event: Button.Pressed) -> None:
         self._read = not self._read
         event.button.label = _tick(self._read)
-        self.query_one("#gate-confirm", Button).disabled = not self._read
+        self._open()
 
     @on(Input.Changed)
-    def _typed(self, event: Input.Changed) -> None:
-        self.query_one("#gate-confirm", Button).disabled = event.value != self.plan.cluster
+    def _typed(self) -> None:
+        self._open()
 
     @on(Input.Submitted)
     def _entered(self) -> None:
-        """Enter in the box only goes on to the button."""
-        confirm = self.query_one("#gate-confirm", Button)
-        if not confirm.disabled:
-            confirm.focus()
+        """Enter in a line of text only goes on: to the first thing that is missing, else to the button."""
+        plan = self.plan
+        if plan.tier >= 3 and self._value("#gate-name") != plan.cluster:
+            self.query_one("#gate-name").focus()
+        elif is_production(plan.environment) and not self._value("#gate-reason").strip():
+            self.query_one("#gate-reason").focus()
+        elif plan.tier == 2 and not self._read:
+            self.query_one("#gate-read").focus()
+        else:
+            self.query_one("#gate-confirm").focus()
+
+    def action_button(self, by: int) -> None:
+        """To the next button, or the one before; a line of text moves its own cursor with these keys."""
+        if by > 0:
+            self.focus_next(Button)
+        else:
+            self.focus_previous(Button)
 
     @on(Button.Pressed, "#gate-confirm")
     def _confirmed(self) -> None:
-        self.dismiss(True)
+        typed = self._value("#gate-name") if self.plan.tier >= 3 else ""
+        self.dismiss(Decision(self._value("#gate-reason").strip(), self._pasted(), typed))
 
     @on(Button.Pressed, "#gate-cancel")
     def action_refuse(self) -> None:
         """Nothing is done."""
-        self.dismiss(False)
+        self.dismiss(None)
 
 
 class QuitScreen(ModalScreen[bool]):

@@ -94,11 +94,7 @@ class TargetActions:
         for name in names:
             if isinstance(parse_target(name), JobId):
                 raise ModelError(f"{name} is a job", hint=f"name a task of it, such as {name}/0")
-        from screens import jobs_kicks
-
-        screen = self._screen
-        work = jobs_kicks.kick(screen.console, screen.session, action, names)
-        screen.run_worker(work, name=action.title, group="change", exit_on_error=False)
+        self._make_change(action, names)
 
     def _change(self, action: Action, text: str) -> None:
         names = text.split() or self.chosen_ids(action.kinds)
@@ -106,8 +102,9 @@ class TargetActions:
             raise ModelError(f"{action.command} works on jobs", hint="choose a job, or name one")
         for name in names:
             JobId.parse(name)
-        from screens import jobs_changes
+        self._make_change(action, names)
 
-        screen = self._screen
-        work = jobs_changes.change(screen.console, screen.session, action, names)
-        screen.run_worker(work, name=action.title, group="change", exit_on_error=False)
+    def _make_change(self, action: Action, names: Sequence[str]) -> None:
+        from iris_tui import changes
+
+        changes.start(self._screen.console, self._screen.session, action, names)

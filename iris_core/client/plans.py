@@ -212,7 +212,9 @@ def _named(request: Message, reason: str) -> Message:
     named.CopyFrom(request)
     named.request_id = secrets.token_hex(16)
     if reason and "reason" in named.DESCRIPTOR.fields_by_name:
-        named.reason = reason
+        from iris_core.model.redact import redact_text
+
+        named.reason = redact_text(reason)
     return named  # type: ignore[no-any-return]
 
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from iris_core.client.context import PLAN_HEADER, headers_now
 from iris_core.contracts import ConnectFailed, Denied, IrisError, R, RpcFailed
 from iris_core.live.filters import JOB_FIELDS, JOB_WORDS, job_row
 from iris_core.live.watch_keys import KIND_FIELDS, ROW_IDS
@@ -20,10 +21,11 @@ from iris_core.model.regex import compile_content_regex
 from iris_core.model.states import ACTIVE, JOB_TERMINAL
 from iris_core.wire.gen.iris.v1 import common_pb2 as common
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
-from iris_core.wire.gen.iris.v1 import explain_pb2
+from iris_core.wire.gen.iris.v1 import explain_pb2, plan_pb2
 from iris_core.wire.gen.iris.v1 import logs_pb2 as logs
 from iris_core.wire.gen.iris.v1 import pipeline_pb2 as pipeline
 from providers.fake.log_views import FakeViews
+from providers.fake.plans import FakePlans
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -38,10 +40,11 @@ _FIELDS: Final = {
 
 @dataclass(slots=True)
 class Call:
-    """One call that was made."""
+    """One call that was made, with what it said besides its request."""
 
     method: str
     request: Any
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -99,6 +102,7 @@ class FakeClient:
         self._written = asyncio.Event()
         self._answers: dict[str, Any] = {}
         self.views = FakeViews(self.lines, _matches)
+        self.plans = FakePlans(cluster, self.jobs, self.tasks)
 
     # --- the script --------------------------------------------------------------------------------------------------
 
@@ -200,7 +204,8 @@ class FakeClient:
     # --- AsyncClient -------------------------------------------------------------------------------------------------
 
     async def call(self, method: str, request: Any, response: type[R], *, timeout_s: float = 30.0) -> R:
-        self.calls.append(Call(method, request))
+        headers = dict(headers_now())
+        self.calls.append(Call(method, request, headers))
         await self._open.wait()
         name = method.rpartition("/")[2]
         if self._failure is not None:
@@ -213,6 +218,8 @@ class FakeClient:
         request_id = getattr(request, "request_id", "")
         if request_id and request_id in self._answers:
             return cast("R", self._answers[request_id])
+        if PLAN_HEADER in headers:
+            self.plans.check(method, request, headers[PLAN_HEADER])
         answer = handler(request)
         if asyncio.iscoroutine(answer):
             answer = await answer
@@ -382,6 +389,9 @@ class FakeClient:
         if found is None:
             raise RpcFailed("NOT_FOUND", f"nothing is known of {name}", code="not_found")
         return found
+
+    def _plan(self, request: plan_pb2.PlanRequest) -> plan_pb2.PlanResponse:
+        return self.plans.answer(request)
 
     def _terminate_job(self, request: pb.TerminateJobRequest) -> pb.TerminateJobResponse:
         return pb.TerminateJobResponse(job_ids=self._end(request.job_id, common.JOB_STATE_KILLED))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,11 @@ from textual.widgets import Button, Static
 from iris_core.contracts import ConnectFailed, RpcFailed
 from iris_core.live.watch import Link
 from iris_core.model.errors import ModelError
-from iris_core.model.states import TaskState
+from iris_core.model.states import JobState, TaskState
 from iris_core.wire.gen.iris.v1 import explain_pb2
 from iris_tui.actions import ACTIONS, BY_ID
 from iris_tui.app import IrisApp
-from iris_tui.gate import GatePlan, GateScreen, GateTarget, MenuScreen, QuitScreen
+from iris_tui.gate import Decision, GatePlan, GateScreen, GateTarget, MenuScreen, QuitScreen
 from iris_tui.glyphs import ASCII, UNICODE
 from iris_tui.pages import TextPage
 from iris_tui.session import Session
@@ -420,12 +421,17 @@ async def test_a_target_that_changes_while_the_gate_is_open_is_said_and_not_ende
         await rig.until(lambda: gate.query_one("#gate-changed", Static).display)
         await rig.until(lambda: "was replaced" in rig.screen_text())
         await rig.keys("right", "enter")
-        await rig.until(lambda: "not sent" in rig.screen_text())
-        assert rig.client.called("TerminateJob") == []
+        await rig.until(lambda: isinstance(rig.app.screen, GateScreen) and rig.app.screen is not gate)
+        await rig.until(lambda: "Look again: it was planned, and then changed" in rig.screen_text())
+        assert int(rig.client.jobs["/cleo/sweep-lr"].state) == JobState.PENDING, "refused by the server"
+        assert "ends 1 waiting task as killed" in rig.screen_text()
+        await rig.keys("escape")
+        await rig.until(lambda: rig.app.screen is rig.jobs)
+        assert len(rig.client.called("TerminateJob")) == 1
 
 
 async def test_a_lost_answer_is_asked_for_again_with_the_same_request_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("screens.jobs_changes.RETRY_S", 0.0)
+    monkeypatch.setattr("iris_tui.changes.RETRY_S", 0.0)
     async with console() as rig:
         rig.client.fail("TerminateJob", ConnectFailed("connection reset"), times=2)
         await open_gate(rig, "/cleo/sweep-lr")
@@ -455,7 +461,7 @@ async def test_a_finished_job_is_not_cancelled() -> None:
     async with console() as rig:
         await rig.row("/dan/export")
         await rig.keys("x", "c")
-        await rig.until(lambda: "already finished" in rig.screen_text())
+        await rig.until(lambda: "nothing to do, /dan/export: has ended as" in rig.screen_text())
         assert rig.client.called("TerminateJob") == []
 
 
@@ -489,7 +495,7 @@ async def test_preempting_a_task_asks_for_exactly_its_current_attempt() -> None:
         await rig.keys("right", "enter")
         await rig.until(lambda: rig.client.called("KickTasks"))
         (request,) = rig.client.called("KickTasks")
-        assert list(request.targets) == [f"{TRAIN}/0:0"]
+        assert list(request.targets) == [f"{TRAIN}/0"]
         assert request.desired_state == TaskState.PREEMPTED and len(request.request_id) == 32
         await rig.until(lambda: f"Preempt {TRAIN}/0:0: preempted" in rig.screen_text())
 
@@ -509,9 +515,9 @@ async def test_an_attempt_that_is_not_current_and_a_task_on_no_worker_are_refuse
         await rig.keys("right")
         await rig.until(lambda: f"{TRAIN}/7" in rig.jobs.store.order)
         rig.app.run_command(f"preempt {TRAIN}/7:0")
-        await rig.until(lambda: "current attempt, 1 is" in rig.screen_text())
+        await rig.until(lambda: f"nothing to do, {TRAIN}/7:0" in rig.screen_text())
         rig.app.run_command(f"fail {TRAIN}/7")
-        await rig.until(lambda: f"{TRAIN}/7 is pending" in rig.screen_text())
+        await rig.until(lambda: f"nothing to do, {TRAIN}/7: it is" in rig.screen_text())
         with pytest.raises(ModelError, match=f"is a job; name a task of it, such as {TRAIN}/0"):
             rig.app.run_command(f"preempt {TRAIN}")
         assert rig.client.called("KickTasks") == []
@@ -529,10 +535,10 @@ async def test_several_attempts_need_a_tick_go_in_one_request_and_each_gets_its_
         await rig.keys("right", "enter")
         await rig.until(lambda: not confirm.disabled)
         await rig.keys("right", "right", "enter")
-        await rig.until(lambda: isinstance(rig.app.screen, TextPage) and "1 rejected" in rig.screen_text())
+        await rig.until(lambda: isinstance(rig.app.screen, TextPage) and "2 done, 1 failed" in rig.screen_text())
         (request,) = rig.client.called("KickTasks")
-        assert list(request.targets) == [f"{TRAIN}/0:0", f"{TRAIN}/1:0"]
-        assert f"{TRAIN}/7  is pending, on no worker" in rig.screen_text()
+        assert list(request.targets) == [f"{TRAIN}/0", f"{TRAIN}/1"]
+        assert f"{TRAIN}/7  left out: it is pending, on no worker" in rig.screen_text()
 
 
 async def test_an_attempt_that_is_replaced_while_the_gate_is_open_is_not_kicked() -> None:
@@ -541,14 +547,14 @@ async def test_an_attempt_that_is_replaced_while_the_gate_is_open_is_not_kicked(
         rig.client.put(task(TRAIN, 0, "RUNNING", now_ms=rig.clock.now_ms(), attempt=1, worker_id="h100-1"))
         await rig.until(lambda: gate.query_one("#gate-changed", Static).display)
         await rig.keys("right", "enter")
-        await rig.until(lambda: "not sent: it is not the" in rig.screen_text())
-        assert rig.client.called("KickTasks") == []
+        await rig.until(lambda: "Look again" in rig.screen_text())
+        assert int(rig.client.tasks[f"{TRAIN}/0"].state) == TaskState.RUNNING, "refused by the server"
 
 
 async def test_a_lost_answer_to_a_kick_is_asked_for_again_with_the_same_request_id(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("screens.jobs_kicks.RETRY_S", 0.0)
+    monkeypatch.setattr("iris_tui.changes.RETRY_S", 0.0)
     async with console() as rig:
         rig.client.fail("KickTasks", ConnectFailed("connection reset"), times=2)
         await open_kick(rig, f"{TRAIN}/0")
@@ -610,14 +616,14 @@ async def test_production_is_a_word_in_the_header_and_in_the_gate() -> None:
 
 async def test_the_highest_tier_needs_the_name_typed_exactly() -> None:
     async with console() as rig:
-        decisions: list[bool | None] = []
+        decisions: list[Decision | None] = []
         plan = GatePlan(
             "Restart",
             "the controller",
             3,
             "lab",
-            "production",
-            (GateTarget("lab", 1),),
+            "",
+            (GateTarget("lab", "1"),),
             ("everything stops",),
             "iris-core x",
         )
@@ -639,7 +645,35 @@ async def test_the_highest_tier_needs_the_name_typed_exactly() -> None:
         await rig.until(lambda: rig.app.focused is confirm)
         assert not decisions
         await rig.keys("enter")
-        await rig.until(lambda: decisions == [True])
+        await rig.until(lambda: decisions == [Decision(typed="lab")])
+
+
+async def test_production_asks_for_a_reason_and_a_paste_is_marked() -> None:
+    async with console(environment="production") as rig:
+        gate = await open_gate(rig, "/cleo/sweep-lr")
+        confirm = gate.query_one("#gate-confirm", Button)
+        assert confirm.disabled and "Reason:" in rig.screen_text()
+        gate.query_one("#gate-reason").focus()
+        await rig.until(lambda: rig.app.focused is not None and rig.app.focused.id == "gate-reason")
+        await rig.keys("enter")
+        assert confirm.disabled and rig.app.screen is gate
+        rig.app.post_message(events.Paste("disk is full, token=geheim123"))
+        await rig.until(lambda: not confirm.disabled)
+        await rig.until(lambda: "pasted, which the audit log will say" in rig.screen_text())
+        await rig.keys("enter")
+        await rig.until(lambda: rig.app.focused is confirm)
+        await rig.keys("enter")
+        await rig.until(lambda: rig.client.called("TerminateJob"))
+        (call,) = [call for call in rig.client.calls if call.method.endswith("/TerminateJob")]
+        said = json.loads(call.headers["iris-client-context"])
+        assert said == {
+            "interface": "console",
+            "pasted": True,
+            "reason": "disk is full, token=[redacted:token]",
+            "command": "iris-core --cluster=lab job cancel /cleo/sweep-lr",
+        }
+        assert call.request.reason == "disk is full, token=[redacted:token]"
+        assert call.headers["iris-plan-token"]
 
 
 # --- logs ------------------------------------------------------------------------------------------------------------
