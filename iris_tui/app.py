@@ -11,23 +11,26 @@ import contextlib
 import os
 import signal
 import time
-import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.contracts import IrisError
 from iris_core.model.errors import ModelError
 from iris_core.model.text import one_line
 from iris_tui import registry
+from iris_tui.access import Access
 from iris_tui.actions import SCOPES, Action
+from iris_tui.clusters import Clusters
 from iris_tui.endings import SIGNALS
 from iris_tui.handing_over import HandingOver
 from iris_tui.keymap import bindings
 from iris_tui.navigation import Navigation
 from iris_tui.operations import Operating
+from iris_tui.remembering import Remembering
 from iris_tui.scope import ActionHost
 from iris_tui.screen import ConsoleScreen
 from iris_tui.settled import Settled
+from iris_tui.vigil import Vigil
 from iris_tui.widgets.prompt import Question
 
 if TYPE_CHECKING:
@@ -45,7 +48,9 @@ SAME_TOAST_S: Final = 5.0
 QUIT_NOTE: Final = "Jobs go on without it."
 
 
-class IrisApp(Settled, Navigation, HandingOver, Operating, inherit_bindings=False):
+class IrisApp(
+    Settled, Remembering, Access, Vigil, Navigation, Clusters, HandingOver, Operating, inherit_bindings=False
+):
     """`open_session(name)` connects to another cluster by name; it may raise IrisError and runs in a thread."""
 
     TITLE = "iris"
@@ -68,6 +73,7 @@ class IrisApp(Settled, Navigation, HandingOver, Operating, inherit_bindings=Fals
     ) -> None:
         super().__init__(session)
         self.settle(settings, glyphs)
+        self.begin_vigil()
         self.ended_by = ""
         """Name of the signal that ended the console."""
         self.crash_file = ""
@@ -76,7 +82,6 @@ class IrisApp(Settled, Navigation, HandingOver, Operating, inherit_bindings=Fals
         self._title_note = title
         self._crash_dir = crash_dir
         self._toasts: dict[str, float] = {}
-        self._command_history: list[str] = []
         self._gates = 0
         self.settled_theme()
 
@@ -103,6 +108,10 @@ class IrisApp(Settled, Navigation, HandingOver, Operating, inherit_bindings=Fals
         if self._title_note:
             self.say(self._title_note)
         self.report_settings()
+        self.keep_vigil()
+
+    def each_beat(self) -> None:
+        self.check_write()
 
     def entered(self, session: Session) -> None:
         """A production cluster has its colours."""
@@ -120,17 +129,24 @@ class IrisApp(Settled, Navigation, HandingOver, Operating, inherit_bindings=Fals
     def _write_crash(self, error: BaseException | None) -> str:
         if self._crash_dir is None or error is None:
             return ""
-        text = "".join(traceback.format_exception(error))
         path = self._crash_dir / f"console-crash-{int(time.time())}.txt"
         try:
             self._crash_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(text)
+                file.write(self.crash_text(error))
         except OSError:
             return ""
         return str(path)
 
+    def exit(self, *args: Any, **options: Any) -> None:
+        # While the screens still are what the operator sees.
+        self.remember()
+        super().exit(*args, **options)
+
     async def on_unmount(self) -> None:
+        from iris_tui.threads import in_thread
+
+        await in_thread(self.write_saved, name="save")
         for session in self.sessions.values():
             with contextlib.suppress(IrisError):
                 await session.client.close()
@@ -247,7 +263,9 @@ class IrisApp(Settled, Navigation, HandingOver, Operating, inherit_bindings=Fals
             self.run_command(text)
 
         screen.prompt.ask(
-            Question(":", submit, cancel=leave, suggester=CommandSuggester(), history=self._command_history)
+            Question(
+                ":", submit, cancel=leave, suggester=CommandSuggester(), history=self.session.saved.history("command")
+            )
         )
 
     def do_palette(self) -> None:
@@ -278,26 +296,6 @@ class IrisApp(Settled, Navigation, HandingOver, Operating, inherit_bindings=Fals
         reload = getattr(screen, "reload", None)
         if reload is not None:
             reload()
-
-    def do_cluster(self, name: str) -> None:
-        if name in self.sessions:
-            self.enter(self.sessions[name])
-            return
-        self.run_worker(self._go_to(name), name=f"go to {one_line(name)}", group="cluster", exit_on_error=False)
-
-    async def _go_to(self, name: str) -> None:
-        from iris_tui.threads import in_thread
-
-        open_session = self._open_session
-        if open_session is None:
-            self.say("this console shows one cluster only", severity="warning")
-            return
-        try:
-            session = await in_thread(lambda: open_session(name), name="resolve")
-        except IrisError as error:
-            self.say(f"{one_line(error.message)}{'; ' + one_line(error.hint) if error.hint else ''}", severity="error")
-            return
-        self.enter(session)
 
     def do_suspend(self) -> None:
         self.action_suspend_process()

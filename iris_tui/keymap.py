@@ -23,6 +23,7 @@ _SHOWN: Final = {
     "space": "Space",
     "enter": "Enter",
     "minus": "-",
+    "equals_sign": "=",
     "left_square_bracket": "[",
     "right_square_bracket": "]",
     "less_than_sign": "<",

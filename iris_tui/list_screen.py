@@ -17,6 +17,7 @@ from iris_core.model.errors import ModelError, did_you_mean
 from iris_core.model.filter import Field, FieldType, Filter, parse_filter
 from iris_core.model.text import one_line
 from iris_tui.drawing import Run, counted
+from iris_tui.named_filters import NamedFilters
 from iris_tui.row_menu import RowMenu
 from iris_tui.screen import ConsoleScreen
 from iris_tui.states import live_status
@@ -81,7 +82,7 @@ class SpecCells:
         return lambda row: sort(row.value, now_ms)
 
 
-class ListScreen(RowMenu, ConsoleScreen):
+class ListScreen(NamedFilters, RowMenu, ConsoleScreen):
     """One list. Subclasses set the class attributes, and give `make_source`, `make_cells`, `filter_values` and, if a row is worth it,
     `detail_runs`; what can be done with a row is an action whose `kinds` names the row's kind."""
 
@@ -107,7 +108,7 @@ class ListScreen(RowMenu, ConsoleScreen):
         self._urgent = True
         self._ordering = False
         self._wanted_cursor = ""
-        self._filter_history: list[str] = []
+        self._filter_history = session.saved.history(f"filter {self.NOUN}")
 
     # --- what a list is ----------------------------------------------------------------------------------------------
 

@@ -47,7 +47,8 @@ def run(argv: Sequence[str]) -> int:
         return _open(line, plain=plain)
 
     def console(target: Target) -> int:
-        return run_console(target, selector=f"--controller-url={target.url}", on_quit_note=DEMO_NOTE)
+        url = f"--controller-url={target.url}"
+        return run_console(target, selector=url, on_quit_note=DEMO_NOTE, remember=False)
 
     return run_command(words, program="iris", console=console, alone=alone)
 
@@ -165,11 +166,15 @@ def session_for(
     selector: str = "",
     client_factory: Callable[[], Awaitable[AsyncClient]] | None = None,
     settings: ConsoleSettings | None = None,
+    remember: bool = True,
 ) -> Session:
-    """The console's session on a target, as the operator has settled it for that cluster."""
+    """The console's session on a target, as the operator has settled it for that cluster and, to `remember`, as it was left."""
+    from dataclasses import replace
+
     from iris_core.config.console import ConsoleSettings
     from iris_core.config.places import LOCAL
     from iris_core.live.clock import SystemClock
+    from iris_tui.saved import load_saved
     from iris_tui.session import Session
     from iris_tui.threads import in_thread
 
@@ -177,14 +182,15 @@ def session_for(
         """A local cluster that was started again listens at another port."""
         from iris_core.connect import resolve
 
-        return resolve(cluster=LOCAL, read_only=target.read_only) if target.cluster == LOCAL else target
+        found = resolve(cluster=LOCAL) if target.cluster == LOCAL else target
+        return replace(found, read_only=False)  # the session asks for that with each call, and can stop asking
 
     async def where() -> str:
         return (await in_thread(locate, name="locate")).url
 
     name = target.cluster or target.url
     settled = settings or ConsoleSettings()
-    return Session(
+    session = Session(
         name,
         client_factory or connection(locate),
         SystemClock(),
@@ -193,6 +199,9 @@ def session_for(
         selector=selector or (f"--cluster={target.cluster}" if target.cluster else f"--controller-url={target.url}"),
         where=None if client_factory else where,
     )
+    if remember:
+        session.saved = load_saved(name)
+    return session
 
 
 def run_console(
@@ -202,6 +211,7 @@ def run_console(
     selector: str = "",
     title: str = "",
     on_quit_note: str = "",
+    remember: bool = True,
 ) -> int:
     """Open the console on a cluster and return its exit code when it has ended: 0, 128 + signal, or 1 after a fault of its own.
 
@@ -211,12 +221,15 @@ def run_console(
         selector: How a command line names this cluster; by default `--cluster=NAME`.
         title: A sentence shown at the start.
         on_quit_note: What the question before quitting says ends with the console.
+        remember: Whether it opens as it was left, and keeps how it is left; not for a cluster that ends with it.
     """
     preload()
     from iris_core.config.console import load_settings
 
     settings = load_settings()
-    session = session_for(target, selector=selector, client_factory=client_factory, settings=settings)
+    session = session_for(
+        target, selector=selector, client_factory=client_factory, settings=settings, remember=remember
+    )
     return _show(session, settings, title=title, on_quit_note=on_quit_note, read_only=target.read_only)
 
 

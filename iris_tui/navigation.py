@@ -48,6 +48,14 @@ class Navigation(ActionHost, TypeAhead, inherit_bindings=False):
     def entered(self, session: Session) -> None:
         """Another session is shown now."""
 
+    def first_place(self, session: Session) -> Place:
+        """Where a cluster is shown that was not shown yet."""
+        return Place(session.name, registry.FIRST)
+
+    def saved_view(self, place: Place) -> dict[str, Any]:
+        """How a screen looks that was not shown yet."""
+        return {}
+
     # --- going -------------------------------------------------------------------------------------------------------
 
     def handler(self, action: Action) -> Callable[..., Any]:
@@ -84,9 +92,7 @@ class Navigation(ActionHost, TypeAhead, inherit_bindings=False):
             self.sessions[session.name] = session
             self.run_worker(session.run(), name=f"session {session.name}", group="sessions", exit_on_error=False)
         last = self.history.last_of(session.name)
-        place = (
-            Place(session.name, last.screen, last.subject, last.state) if last else Place(session.name, registry.FIRST)
-        )
+        place = Place(session.name, last.screen, last.subject, last.state) if last else self.first_place(session)
         screen = self._screen_of(place)
         self._leave()
         self._show(self.history.visit(place), screen)
@@ -107,7 +113,7 @@ class Navigation(ActionHost, TypeAhead, inherit_bindings=False):
         screen = self._screens.pop(place.key, None)
         if screen is None:
             screen = registry.make(self.sessions[place.cluster], place.screen, place.subject)
-            screen.look_like(place.state)
+            screen.look_like(place.state or self.saved_view(place))
         self._screens[place.key] = screen  # the newest is last
         return screen
 

@@ -25,6 +25,10 @@ class Guard(Protocol):
 
     def say(self, text: str, *, severity: str = "information") -> None: ...
 
+    def noted(self, action: Action) -> None:
+        """This action was asked for."""
+        ...
+
 
 class ActionHost:
     """Mix into an App, Screen or Widget; answers the actions of its `SCOPES`, the innermost first."""
@@ -48,6 +52,7 @@ class ActionHost:
         Raises ModelError: what was typed is wrong, or there is nothing it could be done to.
         """
         guard = cast("Guard", cast("DOMNode", self).app)
+        guard.noted(action)
         refused = guard.refusal(action)
         if refused:
             guard.say(refused, severity="warning")

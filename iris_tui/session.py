@@ -11,11 +11,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from iris_core.contracts import ConnectFailed, IrisError, R
+from iris_core.client.context import sending
+from iris_core.contracts import ConnectFailed, Denied, IrisError, R
 from iris_core.live.backoff import Backoff
 from iris_core.live.jobtree import JobTree
 from iris_core.live.waiting import first_of
 from iris_core.live.watch import LinkState, Watch
+from iris_tui.saved import Saved
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -42,6 +44,8 @@ class LateClient:
         self._factory = factory
         self._where = where
         self._made: asyncio.Task[AsyncClient] | None = None
+        self.read_only = False
+        """Whether every call asks the server to refuse changes."""
         self.offline: Callable[[], str] | None = None
         """What the header says of a checkpoint; None = a live cluster."""
 
@@ -57,21 +61,50 @@ class LateClient:
         return await self._factory()
 
     async def call(self, method: str, request: Message, response: type[R], *, timeout_s: float = 30.0) -> R:
+        return await self.call_as(method, request, response, timeout_s=timeout_s, read_only=self.read_only)
+
+    async def call_as(
+        self, method: str, request: Message, response: type[R], *, read_only: bool, timeout_s: float = 30.0
+    ) -> R:
+        """As `call`, asking the server to refuse changes or not."""
         client = await self._client()
         try:
-            return await client.call(method, request, response, timeout_s=timeout_s)
+            with sending(read_only=read_only):
+                return await client.call(method, request, response, timeout_s=timeout_s)
         except ConnectFailed:
             await self._leave_if_moved(client)
+            raise
+        except Denied as error:
+            await self._leave_if_expired(client, error)
             raise
 
     async def stream(self, method: str, request: Message, response: type[R]) -> AsyncIterator[R]:
         client = await self._client()
         try:
-            async for item in client.stream(method, request, response):
-                yield item
+            items = client.stream(method, request, response)
+            # Only while it is opened: what is laid around a generator would leak into whoever reads from it.
+            with sending(read_only=self.read_only):
+                first = await anext(items, None)
+            if first is not None:
+                yield first
+                async for item in items:
+                    yield item
         except ConnectFailed:
             await self._leave_if_moved(client)
             raise
+        except Denied as error:
+            await self._leave_if_expired(client, error)
+            raise
+
+    async def _leave_if_expired(self, client: AsyncClient, error: Denied) -> None:
+        """Whoever we are is not known there (any more): the next call connects anew, with the token as it is then."""
+        if error.status == "UNAUTHENTICATED":
+            await self._leave(client)
+
+    async def _leave(self, client: AsyncClient) -> None:
+        if self._made is not None and self._made.done() and self._made.result() is client:
+            self._made = None
+            await first_of(client.close(), asyncio.sleep(CLOSE_S))
 
     async def _leave_if_moved(self, client: AsyncClient) -> None:
         """Nobody answers there: if the cluster is elsewhere now, the next call goes there."""
@@ -81,9 +114,8 @@ class LateClient:
             url = await self._where()
         except IrisError:
             return  # it is nowhere at present
-        if url != client.url and self._made is not None and self._made.done() and self._made.result() is client:
-            self._made = None
-            await first_of(client.close(), asyncio.sleep(CLOSE_S))
+        if url != client.url:
+            await self._leave(client)
 
     async def close(self) -> None:
         """Close what was made, within CLOSE_S."""
@@ -113,11 +145,17 @@ class Session:
     ) -> None:
         self.name = name
         self.environment = environment
-        self.read_only = read_only
+        self.opened_read_only = read_only
+        self.locked = ""
+        """Why nothing can be changed whatever the operator says, "" = nothing is in the way."""
         self.selector = selector or f"--cluster={name}"
         """How a command line names this cluster."""
         self.clock = clock
         self.client = LateClient(factory, where)
+        self._write_until: float | None = None
+        self.set_read_only(read_only)
+        self.saved = Saved()
+        """What is remembered of this cluster from the last time."""
         self.tree = JobTree(self.client)
         self.watch = Watch(self.client, self.tree, clock, backoff=backoff)
         self.watch.select(self.tree.selectors())
@@ -135,6 +173,21 @@ class Session:
         """How the connection stands."""
         return self.watch.state
 
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing can be changed from here now."""
+        return self.client.read_only or bool(self.locked)
+
+    def set_read_only(self, on: bool, *, for_s: float | None = None) -> None:
+        """Ask the server to refuse changes from now on, or no longer, the latter for a while only if `for_s` says so."""
+        self.client.read_only = on
+        self._write_until = None if on or for_s is None else self.clock.monotonic() + for_s
+
+    @property
+    def write_left_s(self) -> float | None:
+        """Seconds until it is read-only again, None if no time is set."""
+        return None if self._write_until is None else self._write_until - self.clock.monotonic()
+
     async def run(self) -> None:
         """Keep the subscription, for ever; learns who we are as soon as somebody answers. Cancel the task to end it."""
         await asyncio.gather(self.watch.run(), self._who())
@@ -145,13 +198,14 @@ class Session:
             from iris_core.wire.gen.iris.v1 import controller_pb2
 
             try:
-                answer = await self.client.call(
+                answer = await self.client.call_as(
                     "ControllerService/GetCurrentUser",
                     controller_pb2.GetCurrentUserRequest(),
                     controller_pb2.GetCurrentUserResponse,
+                    read_only=False,  # else it would only say what it was asked
                 )
                 self.user, self.role = answer.user_id, answer.role
-                self.read_only = self.read_only or answer.read_only
+                self.locked = self.locked or ("the token of this console is read-only" if answer.read_only else "")
             except IrisError:
                 # The header says what is wrong with the connection; this is asked again in its own time.
                 await self.clock.sleep(backoff.next_s())

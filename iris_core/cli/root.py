@@ -30,6 +30,9 @@ COMMANDS = {
     ),
     "rpc": Lazy("iris_core.cli.rpc:rpc", "Call any RPC by its name."),
     "demo": Lazy("iris_core.cli.demo:demo", "Start a cluster with a few jobs on this machine, to look around."),
+    "debug": Lazy(
+        "iris_core.cli.debug:debug", "Look at this program itself: versions, files, terminal, the last crash."
+    ),
     "completion": Lazy("iris_core.cli.completion:completion", "Print the completion script of a shell."),
     "version": Lazy("iris_core.cli.version:version", "Print the version."),
 }

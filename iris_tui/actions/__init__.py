@@ -18,6 +18,7 @@ from iris_tui.actions.overview import OVERVIEW
 from iris_tui.actions.table import TABLE
 from iris_tui.actions.target import TARGET
 from iris_tui.actions.text import TEXT
+from iris_tui.actions.upkeep import UPKEEP
 from iris_tui.registry import SCREENS
 
 __all__ = ["ACTIONS", "ALIASES", "BY_COMMAND", "BY_ID", "SCOPES", "Action", "in_scope"]
@@ -35,7 +36,19 @@ GO: Final = tuple(
 )
 """Going to each screen; in the go-to menu each has its letter."""
 
-ACTIONS: Final[tuple[Action, ...]] = (*EVERYWHERE, *GO, *LISTS, *TREE, *TARGET, *JOBS, *OVERVIEW, *TABLE, *LOG, *TEXT)
+ACTIONS: Final[tuple[Action, ...]] = (
+    *EVERYWHERE,
+    *UPKEEP,
+    *GO,
+    *LISTS,
+    *TREE,
+    *TARGET,
+    *JOBS,
+    *OVERVIEW,
+    *TABLE,
+    *LOG,
+    *TEXT,
+)
 
 SCOPES: Final[dict[str, str]] = {
     "app": "Everywhere",

@@ -15,7 +15,7 @@ EVERYWHERE: Final[tuple[Action, ...]] = (
     Action(id="app.future", title="Forward again", keys=("right_square_bracket",), command="next"),
     Action(id="app.last", title="To the screen before this one, and back", keys=("minus",), command="last"),
     Action(id="app.refresh", title="Try the connection again now", keys=("ctrl+r",), command="refresh"),
-    Action(id="app.cluster", title="Go to another cluster", command="cluster", arguments="NAME", cli="iris-core cluster list"),
+    Action(id="app.cluster", title="Go to another cluster", command="cluster", arguments="[NAME]", cli="iris-core cluster list"),
     Action(id="app.theme", title="Change colours", command="theme", arguments="[NAME]"),
     Action(id="app.results", title="Show what was changed from this console", command="results"),
     Action(id="app.suspend", title="Suspend the console (fg resumes it)", keys=("ctrl+z",), command="suspend"),

@@ -14,6 +14,9 @@ def _sort(column: str, title: str, key: str) -> Action:
 LISTS: Final[tuple[Action, ...]] = (
     Action(id="list.filter", title="Filter", keys=("slash",), command="filter", arguments="[FILTER]", footer=40),
     Action(id="list.unfilter", title="Clear the filter, or go back", keys=("escape",), command="unfilter"),
+    Action(id="list.filters", title="Choose a filter that was saved or typed before", keys=("equals_sign",), command="filters", arguments="[NAME]"),
+    Action(id="list.save_filter", title="Save the filter under a name", command="save-filter", arguments="NAME"),
+    Action(id="list.forget_filter", title="Forget a saved filter", command="forget-filter", arguments="NAME"),
     Action(id="list.sort", title="Sort by a column; without one, as it was", command="sort", arguments="[COLUMN]"),
     Action(id="list.sort_right", title="Sort by the next column", keys=("greater_than_sign",), command="sort-next"),
     Action(id="list.sort_left", title="Sort by the column before", keys=("less_than_sign",), command="sort-previous"),

@@ -62,6 +62,8 @@ class Header(Line):
         # A checkpoint is read-only by nature, and whoever reads it may read all of it.
         if session.read_only and not session.offline:
             right.append(Run("READ-ONLY  ", Tone.WARN))
+        elif session.write_left_s is not None:
+            right.append(Run(f"WRITE {format_age(int(max(session.write_left_s, 0) * 1000))}  ", Tone.WARN))
         if session.role and not session.offline:
             who = f"{one_line(session.user)} ({one_line(session.role)})  "
             right.append(Run(who, Tone.DIM))

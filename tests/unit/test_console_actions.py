@@ -106,7 +106,7 @@ def test_commands_are_parsed_with_their_argument() -> None:
     [
         ("jbos", 0, "did you mean 'jobs'"),
         ("quit now", 5, "takes no argument"),
-        ("cluster", 7, "needs NAME"),
+        ("save-filter", 11, "needs NAME"),
         ("[bold]", 0, "no command"),
     ],
 )
