@@ -164,7 +164,7 @@ class GateScreen(ModalScreen[Decision | None]):
                 yield Static(f"Type the cluster's name, {one_line(plan.cluster)}, to go ahead:", markup=False)
                 yield GateInput(id="gate-name", compact=True)
             with Horizontal(id="gate-asked"):
-                yield Static("Reason: " if production else "Reason (may be empty): ", markup=False)
+                yield Static("Reason (needed): " if production else "Reason (may be empty): ", markup=False)
                 yield GateInput(id="gate-reason", compact=True, max_length=MOST_REASON)
             yield Static("pasted, which the audit log will say", id="gate-pasted", markup=False)
             with Horizontal():

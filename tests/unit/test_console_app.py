@@ -652,7 +652,7 @@ async def test_production_asks_for_a_reason_and_a_paste_is_marked() -> None:
     async with console(environment="production") as rig:
         gate = await open_gate(rig, "/cleo/sweep-lr")
         confirm = gate.query_one("#gate-confirm", Button)
-        assert confirm.disabled and "Reason:" in rig.screen_text()
+        assert confirm.disabled and "Reason (needed):" in rig.screen_text()
         gate.query_one("#gate-reason").focus()
         await rig.until(lambda: rig.app.focused is not None and rig.app.focused.id == "gate-reason")
         await rig.keys("enter")
