@@ -112,28 +112,35 @@ class FakeViews:
         return self._views[view_id]
 
     def _extend(self, view: _View) -> None:
+        """Takes up what was written since; with context all is looked at again."""
         query, context = view.request.query, view.request.context
         queries = [query]
         for one in view.request.also:
             queries.append(logs.FetchLogsRequest())
             queries[-1].CopyFrom(query)
             queries[-1].source, queries[-1].match_scope = one.source, one.match_scope
-        hits = [place for place, line in enumerate(self._lines) if any(self._matches(one, line) for one in queries)]
+        start = 0 if context else view.searched
+        hits = {
+            place
+            for place in range(start, len(self._lines))
+            if any(self._matches(one, self._lines[place]) for one in queries)
+        }
         shown = {
             place
             for hit in hits
             for place in range(hit - context, hit + context + 1)
             if 0 <= place < len(self._lines) and self._lines[place].key == self._lines[hit].key
         }
-        known = {line.line.seq for line in view.lines}
+        known = {line.line.seq for line in view.lines} if context else set()
         for place in sorted(shown):
             line = self._lines[place]
             if line.seq not in known:
-                breaks = bool(view.lines) and place - 1 not in shown
+                breaks = bool(view.lines) and place - 1 not in shown and bool(context)
                 view.lines.append(
                     logs.ViewLine(number=len(view.lines), line=line, is_context=place not in hits, breaks=breaks)
                 )
-        view.hits, view.searched = len(hits), len(self._lines)
+        view.hits = len(hits) if context else view.hits + len(hits)
+        view.searched = len(self._lines)
 
     def _state(self, view: _View) -> logs.LogViewState:
         return logs.LogViewState(

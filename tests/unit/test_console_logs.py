@@ -1,4 +1,4 @@
-"""The window on a log: no gap and no duplicate however it is moved, and a bound on what is kept."""
+"""A log as its reader sees it: no gap and no duplicate whatever breaks, a place that is kept, and a bound on what is held."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iris_core.contracts import IrisError, RpcFailed
-from iris_core.live.logs import SHOWN_BYTES, LogFilter, LogSource, LogView
+from iris_core.live.log_lines import MAX_PAGES, PAGE, SHOWN_CHARACTERS, Pages
+from iris_core.live.log_query import parse_log_query
+from iris_core.live.log_view import TAIL, LogQuery, LogSource, LogView
 from iris_core.live.watch import Link
+from iris_core.model.errors import ModelError
+from iris_core.wire.gen.iris.v1 import logs_pb2
 from providers.fake.client import FakeClient
 from providers.fake.clock import FakeClock
 
@@ -20,238 +24,433 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 KEY = "/u/j/0:0"
+OTHER = "/u/j/1:0"
 
 
-async def until(condition: Callable[[], object]) -> None:
+async def until(condition: Callable[[], object], clock: FakeClock | None = None) -> None:
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110
+        while not condition():
+            if clock is not None:
+                clock.advance(0.05)
             await asyncio.sleep(0)
 
 
-def write(client: FakeClient, count: int) -> None:
+def write(client: FakeClient, count: int, key: str = KEY) -> None:
     start = len(client.lines)
-    client.log(KEY, *(f"n{start + number}" for number in range(count)))
+    client.log(key, *(f"n{start + number}" for number in range(count)))
 
 
 @asynccontextmanager
-async def following(
-    lines: int, *, page: int = 10, max_lines: int = 40
+async def reading(
+    lines: int, *, query: LogQuery | None = None, sources: tuple[LogSource, ...] = (LogSource(KEY, 1, KEY),)
 ) -> AsyncIterator[tuple[LogView, FakeClient, FakeClock]]:
     clock, client = FakeClock(), FakeClient()
     write(client, lines)
-    view = LogView(client, LogSource(KEY, 1, KEY), clock, page=page, max_lines=max_lines)
+    view = LogView(client, sources, clock, query=query)
     task = asyncio.create_task(view.run())
     try:
-        await until(lambda: view.loaded)
+        await until(lambda: view.loaded and view.is_whole)
         yield view, client, clock
     finally:
         task.cancel()
 
 
-def texts(view: LogView) -> list[str]:
-    return [line.text for line in view.lines]
+def texts(view: LogView, first: int, last: int) -> list[str]:
+    found = [view.line(number) for number in range(first, last)]
+    return [line.text if line is not None else "?" for line in found]
 
 
 def expected(first: int, last: int) -> list[str]:
     return [f"n{number}" for number in range(first, last)]
 
 
-@pytest.mark.asyncio
-async def test_it_begins_with_the_end_and_follows() -> None:
-    async with following(25) as (view, client, _):
-        assert texts(view) == expected(15, 25)
-        assert (view.at_start, view.at_end) == (False, True)
-        write(client, 3)
-        await until(lambda: len(view.lines) == 13)
-        assert texts(view) == expected(15, 28)
-        assert view.total() == (28, False)
+async def look(view: LogView, first: int, last: int) -> list[str]:
+    """What a reader sees who waits there."""
+    view.want(first, last)
+    await until(lambda: all(view.line(number) is not None for number in range(first, min(last + 1, view.count))))
+    return texts(view, first, min(last + 1, view.count))
 
 
 @pytest.mark.asyncio
-async def test_a_short_log_is_whole_and_its_count_exact() -> None:
-    async with following(4) as (view, _, _):
-        assert (view.at_start, view.at_end, view.total()) == (True, True, (4, True))
+async def test_the_last_lines_are_shown_before_the_whole_log_is_numbered() -> None:
+    clock, client = FakeClock(), FakeClient()
+    write(client, 3000)
+    view = LogView(client, LogSource(KEY, 1, KEY), clock)
+    task = asyncio.create_task(view.run())
+    await until(lambda: view.loaded)
+    assert (view.count, view.is_whole) == (TAIL, False)
+    assert texts(view, TAIL - 50, TAIL) == expected(2950, 3000)
+    await until(lambda: view.is_whole)
+    assert view.count == 3000
+    assert texts(view, 2950, 3000) == expected(2950, 3000)
+    assert view.take_shift() == 3000 - TAIL
+    assert await look(view, 1000, 1050) == expected(1000, 1051)
+    write(client, 2)
+    await until(lambda: view.count == 3002)
+    assert texts(view, 2998, 3002) == expected(2998, 3002)
+    task.cancel()
+    await until(lambda: len(client.called("CloseLogView")) == 2)
 
 
 @pytest.mark.asyncio
-async def test_reading_back_to_the_start() -> None:
-    async with following(35) as (view, _, _):
-        view.keep_top(True)
-        while await view.older():
-            pass
-        assert texts(view) == expected(0, 35)
-        assert view.at_start
-        assert view.take_shift() == 25
+async def test_a_place_stays_the_same_line_when_the_whole_log_is_numbered() -> None:
+    clock, client = FakeClock(), FakeClient()
+    write(client, 2000)
+    view = LogView(client, LogSource(KEY, 1, KEY), clock)
+    task = asyncio.create_task(view.run())
+    await until(lambda: view.loaded)
+    view.follow(False)
+    view.want(800, 840)
+    shown = texts(view, 800, 840)
+    await until(lambda: view.is_whole)
+    shift = view.take_shift()
+    assert shift == 2000 - TAIL
+    assert (view.top, view.following) == (800 + shift, False)
+    assert texts(view, 800 + shift, 840 + shift) == shown == expected(1776, 1816)
+    task.cancel()
 
 
 @pytest.mark.asyncio
-async def test_what_is_kept_is_bounded_and_reading_forward_comes_back_to_the_end() -> None:
-    async with following(200) as (view, client, _):
-        view.keep_top(True)
-        while not view.at_start:
-            await view.older()
-            assert len(view.lines) <= 40
-        assert texts(view)[:3] == ["n0", "n1", "n2"]
-        assert not view.at_end
-        write(client, 5)
-        await until(lambda: view.unseen == 5)
-        seen = texts(view)
-        while not view.at_end:
-            await view.newer()
-            assert len(view.lines) <= 40
-            assert [n for n in texts(view) if n in seen] == [n for n in seen if n in texts(view)]
-            seen = list(dict.fromkeys([*seen, *texts(view)]))
-        assert seen == expected(0, 205)
-        write(client, 1)
-        await until(lambda: view.lines[-1].text == "n205")
+async def test_a_short_log_is_whole_at_once_and_is_opened_once() -> None:
+    async with reading(4) as (view, client, _):
+        assert (view.count, view.is_whole, texts(view, 0, 4)) == (4, True, expected(0, 4))
+        assert len(client.called("OpenLogView")) == 1
 
 
 @pytest.mark.asyncio
-async def test_the_first_line_and_back_to_the_end() -> None:
-    async with following(100) as (view, client, _):
-        view.keep_top(True)
-        await view.head()
-        assert texts(view) == expected(0, 10)
-        assert (view.at_start, view.at_end) == (True, False)
-        write(client, 7)
-        await until(lambda: view.unseen == 7)
-        view.keep_top(False)
-        await view.tail()
-        assert texts(view) == expected(97, 107)
+async def test_a_paused_reader_keeps_the_place_and_what_comes_is_counted() -> None:
+    async with reading(600) as (view, client, _):
+        view.follow(False)
+        assert await look(view, 100, 140) == expected(100, 141)
+        for _ in range(12):
+            write(client, 500)
+            await until(lambda: view.count == len(client.lines))
+            view.want(100, 140)
+        assert view.unseen == 6000
+        assert texts(view, 100, 141) == expected(100, 141)
+        assert await look(view, 6550, 6599) == expected(6550, 6600)
+        view.follow(True)
         assert view.unseen == 0
 
 
 @pytest.mark.asyncio
-async def test_a_paused_reader_keeps_the_place_and_nothing_is_dropped() -> None:
-    async with following(30) as (view, client, _):
-        view.keep_top(True)
-        for _ in range(12):
-            before = view.version
-            write(client, 5)
-            await until(lambda before=before: view.version != before)  # type: ignore[misc]
-        assert view.unseen == 60
-        assert texts(view)[0] == "n20"
-        assert len(view.lines) <= 40
-        while not view.at_end:
-            await view.newer()
-        assert view.lines[-1].text == "n89"
+async def test_what_is_held_is_a_few_pages_however_far_a_reader_goes() -> None:
+    async with reading(MAX_PAGES * PAGE + 5 * PAGE) as (view, _, _):
+        view.follow(False)
+        for first in range(0, view.count, PAGE):
+            await look(view, first, first + 20)
+            assert len(view.pages) <= MAX_PAGES
+        assert view.line(0) is None
+        assert await look(view, 0, 3) == expected(0, 4)
 
 
 @pytest.mark.asyncio
-async def test_a_server_filter_replaces_the_lines_only_when_it_is_answered() -> None:
-    async with following(100) as (view, client, _):
-        await view.set_filter(LogFilter("n.*7$"))
-        assert texts(view) == ["n7", "n17", "n27", "n37", "n47", "n57", "n67", "n77", "n87", "n97"]
-        assert view.total() == (10, True)
+async def test_only_what_is_looked_at_is_asked_for_and_one_request_a_page() -> None:
+    async with reading(20_000) as (view, client, _):
+        view.follow(False)
+        client.freeze()
+        before = len(client.called("ReadLines"))
+        for first in (5000, 9000, 13_000):
+            view.want(first, first + 40)
+            view.want(first, first + 40)
+            await asyncio.sleep(0)
+        client.thaw()
+        await until(lambda: view.line(13_040) is not None)
+        asked = [call.first // PAGE for call in client.called("ReadLines")[before:]]
+        assert len(asked) == len(set(asked))
+        await until(lambda: view.line(12_799) is not None and view.line(13_056) is not None)
+        assert view.line(5000) is None and view.line(9000) is None, "the answers to what was passed by are of no use"
+
+
+@pytest.mark.asyncio
+async def test_a_filter_replaces_the_lines_only_when_it_is_answered() -> None:
+    async with reading(100) as (view, client, _):
+        await view.show(LogQuery(regex="n.*7$"))
+        assert texts(view, 0, view.count) == ["n7", "n17", "n27", "n37", "n47", "n57", "n67", "n77", "n87", "n97"]
         client.log(KEY, "no match", "n107")
-        await until(lambda: view.lines[-1].text == "n107")
-        await until(lambda: client.called("FetchLogs")[-1].cursor == len(client.lines))
-        client.fail("FetchLogs", RpcFailed("INVALID_ARGUMENT", "bad pattern"))
+        await until(lambda: view.count == 11)
+        assert texts(view, 10, 11) == ["n107"]
+        client.fail("OpenLogView", RpcFailed("INVALID_ARGUMENT", "bad pattern"))
         with pytest.raises(IrisError, match="bad pattern"):
-            await view.set_filter(LogFilter("n.*8$"))
-        assert view.filter.regex == "n.*7$"
-        assert view.lines[-1].text == "n107"
+            await view.show(LogQuery(regex="n.*8$"))
+        assert (view.query.regex, texts(view, 10, 11)) == ("n.*7$", ["n107"])
+
+
+@pytest.mark.asyncio
+async def test_a_hit_opens_the_log_around_it_and_back() -> None:
+    async with reading(2000) as (view, _, clock):
+        await view.show(LogQuery(regex="n1234$", context=1))
+        assert texts(view, 0, 3) == ["n1233", "n1234", "n1235"]
+        hit = view.line(1)
+        assert hit is not None and not hit.is_context
+        task = asyncio.create_task(view.show(view.query.unfiltered, at_seq=hit.seq))
+        await until(task.done, clock)
+        assert (view.top, view.following, view.is_whole) == (1234, False, True)
+        assert texts(view, 1230, 1240) == expected(1230, 1240)
+        task = asyncio.create_task(view.show(LogQuery(regex="n1234$", context=1), at_seq=hit.seq))
+        await until(task.done, clock)
+        assert (view.count, view.top) == (3, 1)
 
 
 @pytest.mark.asyncio
 async def test_a_later_filter_beats_one_that_is_not_answered() -> None:
-    async with following(20) as (view, client, _):
+    async with reading(20) as (view, client, _):
         client.freeze()
-        first = asyncio.create_task(view.set_filter(LogFilter("n1$")))
-        await until(lambda: any(call.regex == "n1$" for call in client.called("FetchLogs")))
-        second = asyncio.create_task(view.set_filter(LogFilter("n2$")))
+        first = asyncio.create_task(view.show(LogQuery(regex="n1$")))
+        await until(lambda: any(call.query.regex == "n1$" for call in client.called("OpenLogView")))
+        second = asyncio.create_task(view.show(LogQuery(regex="n2$")))
         with pytest.raises(asyncio.CancelledError):
             await first
         client.thaw()
         await second
-        assert texts(view) == ["n2"]
+        assert texts(view, 0, view.count) == ["n2"]
 
 
 @pytest.mark.asyncio
 async def test_a_broken_connection_is_said_and_the_follow_goes_on_exactly_there() -> None:
-    async with following(15) as (view, client, clock):
+    async with reading(15) as (view, client, clock):
         client.break_connection()
         write(client, 5)
         await until(lambda: view.state.link is Link.RECONNECTING)
-        assert texts(view) == expected(5, 15)
+        assert texts(view, 0, 15) == expected(0, 15)
         client.restore()
         write(client, 5)
-        async with asyncio.timeout(10):
-            while len(view.lines) < 20:
-                clock.advance(0.1)
-                await asyncio.sleep(0)
-        assert texts(view) == expected(5, 25)
+        await until(lambda: view.count == 25, clock)
+        assert texts(view, 0, 25) == expected(0, 25)
         assert view.state.link is Link.LIVE
+        assert len(client.called("OpenLogView")) == 1, "the store knows the view still"
+
+
+@pytest.mark.parametrize("is_following", [True, False])
+@pytest.mark.asyncio
+async def test_a_view_that_the_store_forgot_is_opened_again_at_the_same_place(is_following: bool) -> None:
+    async with reading(1500) as (view, client, clock):
+        if not is_following:
+            view.follow(False)
+            await look(view, 700, 720)
+            write(client, 3)
+            await until(lambda: view.count == 1503)
+        client.views.forget()
+        client.break_connection()
+        write(client, 1)
+        await until(lambda: view.state.link is Link.RECONNECTING)
+        assert texts(view, 700, 720) == expected(700, 720) or is_following
+        client.restore()
+        opened = len(client.called("OpenLogView"))
+        write(client, 6)
+        await until(lambda: len(client.called("OpenLogView")) > opened and view.is_whole, clock)
+        await until(lambda: view.count == len(client.lines), clock)
+        if is_following:
+            assert (view.following, view.unseen) == (True, 0)
+            assert texts(view, 1450, 1507) == expected(1450, 1507)
+        else:
+            assert (view.following, view.unseen, view.top) == (False, 10, 700)
+            assert texts(view, 700, 720) == expected(700, 720)
 
 
 @pytest.mark.asyncio
-async def test_a_flood_is_not_chased_the_window_jumps_to_the_end() -> None:
-    async with following(5) as (view, client, _):
-        write(client, 500)
-        await until(lambda: view.lines[-1].text == "n504")
-        assert texts(view) == expected(505 - len(view.lines), 505)
-        assert len([call for call in client.called("FetchLogs")]) < 20
+async def test_several_logs_stand_in_one_view_and_an_old_store_is_said() -> None:
+    sources = (LogSource(KEY, 1, KEY), LogSource(OTHER, 1, OTHER))
+    async with reading(3, sources=sources) as (view, client, _):
+        write(client, 2, OTHER)
+        client.log("/u/other/0:0", "not of them")
+        await until(lambda: view.count == 5)
+        assert [line.key for number in range(5) if (line := view.line(number))] == [KEY] * 3 + [OTHER] * 2
+        open_view = client.views.open
+
+        def older(request: logs_pb2.OpenLogViewRequest) -> logs_pb2.OpenLogViewResponse:
+            answer = open_view(request)
+            answer.sources = 0
+            return answer
+
+        client.views.open = older  # type: ignore[method-assign]
+        with pytest.raises(IrisError, match="too old to merge"):
+            await view.show(LogQuery(regex="x"))
 
 
 @pytest.mark.asyncio
-async def test_long_and_partial_lines_are_kept_as_far_as_they_are_shown() -> None:
+async def test_finding_tells_the_ordinal_goes_round_and_waits_for_the_whole_log() -> None:
     clock, client = FakeClock(), FakeClient()
-    client.log(KEY, "x" * 10_000)
-    client.lines[-1].partial = True
-    client.log(KEY, "other", source="stderr")
-    client.log(KEY, "y" * 500)
-    client.log(KEY, "next")
+    write(client, 3000)
+    client.log(KEY, "it broke", level=4)
     view = LogView(client, LogSource(KEY, 1, KEY), clock)
     task = asyncio.create_task(view.run())
     await until(lambda: view.loaded)
-    assert [(len(line.text), line.more) for line in view.lines] == [(SHOWN_BYTES, 10_500 - SHOWN_BYTES), (5, 0), (4, 0)]
+    hit = await view.find(view.count - 1, regex="n..99$", backward=True)
+    assert hit is not None
+    assert (hit.number, hit.ordinal, hit.total, hit.wrapped) == (2999, 20, 20, False)
+    again = await view.find(hit.number + 1, regex="n..99$")
+    assert again is not None and (again.number, again.ordinal, again.wrapped) == (1099, 1, True)
+    assert await view.find(0, regex="nothing") is None
+    error = await view.find(0, min_level=4)
+    assert error is not None and (error.number, error.total) == (3000, 1)
     task.cancel()
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.asyncio
+async def test_a_time_leads_to_its_line() -> None:
+    async with reading(0) as (view, client, _):
+        for number in range(600):
+            client.log(KEY, f"n{number}", epoch_ms=1_000_000 + number * 10)
+        await until(lambda: view.count == 600)
+        assert await view.number_at(ms=1_000_000 + 4321) == 433
+        assert await view.number_at(ms=9_000_000) == 599
+
+
+@pytest.mark.asyncio
+async def test_an_export_has_what_is_shown_and_is_taken_up_again_where_it_broke() -> None:
+    async with reading(50, query=LogQuery(regex="[05]$")) as (view, client, clock):
+        written, calls = b"", 0
+        export = client.views.export
+
+        def breaking(request: logs_pb2.ExportLogsRequest) -> logs_pb2.ExportLogsResponse:
+            nonlocal calls
+            calls += 1
+            if calls == 2:
+                raise RpcFailed("UNAVAILABLE", "gone for a moment")
+            whole = export(request)
+            if request.first == 0:
+                data = b"".join(whole.data.splitlines(keepends=True)[:4])
+                return logs_pb2.ExportLogsResponse(data=data, next_line=4, lines=4, state=whole.state)
+            return whole
+
+        client.views.export = breaking  # type: ignore[method-assign]
+
+        async def save() -> int:
+            nonlocal written
+            lines = 0
+            async for answer in view.export():
+                written += answer.data
+                lines = answer.lines
+            return lines
+
+        task = asyncio.create_task(save())
+        await until(task.done, clock)
+        assert task.result() == 10
+        assert written == b"".join(f"n{number}\n".encode() for number in range(0, 50, 5))
+
+
+@pytest.mark.asyncio
+async def test_long_lines_are_kept_as_far_as_they_are_shown_and_read_whole_when_asked() -> None:
+    async with reading(0) as (view, client, _):
+        client.log(KEY, "x" * 10_000)
+        client.lines[-1].partial = True
+        client.log(KEY, "ü" * 5000)
+        client.lines[-1].part = 1
+        client.log(KEY, "next")
+        await until(lambda: view.count == 3)
+        shown = [line for number in range(3) if (line := view.line(number))]
+        more = [10_000 - SHOWN_CHARACTERS, 2 * (5000 - SHOWN_CHARACTERS), 0]
+        assert [(len(line.text), line.more) for line in shown] == [(4096, more[0]), (4096, more[1]), (4, more[2])]
+        for number in (0, 1):
+            parts = await view.entry(number)
+            assert "".join(part.line.data for part in parts) == "x" * 10_000 + "ü" * 5000
+        assert [part.line.data for part in await view.entry(2)] == ["next"]
+
+
+@settings(max_examples=40, deadline=None)
 @given(
-    st.integers(0, 60),
-    st.lists(st.sampled_from(["write", "older", "newer", "head", "tail", "pause", "go"]), max_size=25),
+    st.integers(0, 600),
+    st.lists(st.sampled_from(["write", "flood", "up", "end", "pause", "go", "break", "forget"]), max_size=12),
 )
-def test_the_window_is_one_run_of_the_log_whatever_is_asked(lines: int, steps: list[str]) -> None:
+def test_what_is_seen_is_the_log_whatever_happens(lines: int, steps: list[str]) -> None:
     async def play() -> None:
-        async with following(lines, page=5, max_lines=20) as (view, client, _):
+        async with reading(lines) as (view, client, clock):
             for step in steps:
-                if step == "write":
-                    write(client, 3)
-                    await until(
-                        lambda: view.unseen or not view.at_end or texts(view)[-1:] == [f"n{len(client.lines) - 1}"]
-                    )
+                if step in ("write", "flood"):
+                    write(client, 3 if step == "write" else 400)
                 elif step in ("pause", "go"):
-                    view.keep_top(step == "pause")
+                    view.follow(step == "go")
+                elif step == "up":
+                    view.follow(False)
+                    view.want(max(view.top - 300, 0), max(view.top - 300, 0) + 40)
+                elif step == "end":
+                    view.follow(True)
+                elif step == "break":
+                    client.break_connection()
+                    await asyncio.sleep(0)
+                    client.restore()
                 else:
-                    await {"older": view.older, "newer": view.newer, "head": view.head, "tail": view.tail}[step]()
-                seen = texts(view)
-                if seen:
-                    first = int(seen[0][1:])
-                    assert seen == expected(first, first + len(seen))
-                    assert not view.at_start or first == 0
-                assert len(seen) <= 25
+                    client.views.forget()
+                    client.break_connection()
+                    client.restore()
+                await until(lambda: view.count == len(client.lines) and view.is_whole, clock)
+                first = max(view.count - 40, 0) if view.following else view.top
+                end = min(first + 40, view.count)
+
+                def is_there(first: int = first, end: int = end) -> bool:
+                    view.want(first, first + 39)
+                    return "?" not in texts(view, first, end)
+
+                await until(is_there, clock)
+                assert texts(view, first, end) == expected(first, end)
 
     asyncio.run(play())
 
 
 @pytest.mark.asyncio
 async def test_a_log_without_a_line_says_the_likely_cause_until_there_is_one() -> None:
-    async with following(0) as (view, client, _):
-        assert view.why == ""
+    async with reading(0) as (view, client, clock):
         client.pipeline.problems.append("worker w0 is 75 s behind with its log lines")
-        view._wake.set()
-        client.log("/u/other/0:0", "wakes the wait of everybody")
-        await until(lambda: client.called("GetPipelineHealth"))
+        await until(lambda: view.why, clock)
         assert client.called("GetPipelineHealth")[-1].target == KEY
-        await view._ask_why()
         assert view.why == "worker w0 is 75 s behind with its log lines"
         client.fail("GetPipelineHealth", RpcFailed("UNAVAILABLE", "not now"))
-        await view._ask_why()
+        await until(lambda: view.pipeline.account.fault == "not now", clock)
         assert view.why == ""
         write(client, 1)
-        await until(lambda: view.lines)
-        asked = len(client.called("GetPipelineHealth"))
-        await view._ask_why()
-        assert (len(client.called("GetPipelineHealth")), view.why) == (asked, "")
+        await until(lambda: view.count, clock)
+        assert view.why == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("", LogQuery(since_ms=7)),
+        ("a b", LogQuery(regex="a b", since_ms=7)),
+        ("-C 3 a -b", LogQuery(regex="a -b", context=3, since_ms=7)),
+        ("-l warning -C 0 x", LogQuery(regex="x", context=0, min_level=3, since_ms=7)),
+        ("-l error", LogQuery(min_level=4, since_ms=7)),
+        ("-F  (a", LogQuery(substring=" (a", since_ms=7)),
+        ("-- -x", LogQuery(regex="-x", since_ms=7)),
+        ("-", LogQuery(regex="-", since_ms=7)),
+    ],
+)
+def test_a_filter_is_typed_in_one_line(text: str, query: LogQuery) -> None:
+    assert parse_log_query(text, LogQuery(regex="old", context=1, since_ms=7)) == query
+    assert parse_log_query(query.words(), query) == query
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "message"),
+    [
+        ("a(", 1, "missing"),
+        ("-C 2 a(", 6, "missing"),
+        ("-C x a", 3, "0 to 1,000"),
+        ("-C", 0, "needs a value"),
+        ("-C 3", 0, "needs a pattern"),
+        ("-l loud", 3, "no log level"),
+        ("-z", 0, "there is no option -z"),
+        ("-F", 0, "needs a text"),
+    ],
+)
+def test_a_wrong_filter_says_where(text: str, position: int, message: str) -> None:
+    with pytest.raises(ModelError, match=message) as caught:
+        parse_log_query(text, LogQuery())
+    assert caught.value.position == position
+
+
+def test_pages_take_only_what_goes_on() -> None:
+    def lines(first: int, count: int) -> list[logs_pb2.ViewLine]:
+        return [
+            logs_pb2.ViewLine(number=number, line=logs_pb2.StoredLine(seq=number + 1))
+            for number in range(first, first + count)
+        ]
+
+    pages = Pages()
+    pages.put(lines(100, 10))
+    assert pages.line(100) is None, "a page is filled from its first line on"
+    pages.put(lines(0, 50))
+    pages.put(lines(60, 10))
+    pages.put(lines(40, 20))
+    assert (pages.filled(0), pages.last()) == (60, (59, pages.line(59)))
