@@ -7,16 +7,23 @@ action chosen here is performed as if its key had been pressed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from iris_core.model.text import one_line
 from iris_tui.actions import ACTIONS, BY_ID, Action
 from iris_tui.drawing import counted
 from iris_tui.screen import ConsoleScreen
+from iris_tui.threads import in_thread
 
 if TYPE_CHECKING:
-    from iris_core.live.rows import RowStore
+    from iris_core.live.rows import Row, RowStore
+    from iris_core.model.filter import Filter
     from iris_tui.widgets.virtual_table import VirtualTable
+
+
+ALL_KEY: Final = "a"
+THREAD_ROWS: Final = 20_000
+"""From this many rows on the filter runs in a thread."""
 
 
 class RowMenu(ConsoleScreen):
@@ -27,6 +34,7 @@ class RowMenu(ConsoleScreen):
 
     store: RowStore[Any]
     table: VirtualTable
+    filter: Filter | None
     _anchor = ""
     """The row that was marked last."""
 
@@ -55,6 +63,36 @@ class RowMenu(ConsoleScreen):
             if known is not None and known.kind in self.MARKABLE:
                 self.store.mark(name, on=True)
         self.table.refresh()
+
+    async def matching(self) -> list[str]:
+        """All rows that can be marked and match the filter, those under closed rows, too. Only from a worker."""
+        wanted, now_ms = self.filter, self.session.clock.now_ms()
+        rows = [row for row in self.store.rows.values() if row.kind in self.MARKABLE and not row.gone]
+
+        def look() -> list[str]:
+            return [row.id for row in rows if wanted is None or self.match_row(row, wanted, now_ms)]
+
+        return look() if len(rows) < THREAD_ROWS else await in_thread(look, name="match")
+
+    def match_row(self, row: Row[Any], wanted: Filter, now_ms: int) -> bool | None:
+        """Whether a filter finds a row."""
+        raise NotImplementedError
+
+    def do_mark_all(self) -> None:
+        """Marks what matches, and asks what is to be done with it."""
+
+        async def work() -> None:
+            names = await self.matching()
+            if not names:
+                self.console.say("nothing matches that could be marked", severity="warning")
+                return
+            for name in names:
+                self.store.mark(name, on=True)
+            self.table.refresh()
+            if self.is_current:
+                self.do_menu()
+
+        self.run_worker(work(), name="mark all that match", group="mark", exit_on_error=False)
 
     def do_unmark(self) -> None:
         self.store.clear_marks()
@@ -96,9 +134,12 @@ class RowMenu(ConsoleScreen):
             return
         title = counted(len(marked), f"marked {first.kind}") if marked else one_line(first.id)
         note = "read-only: nothing can be changed from here" if self.session.read_only else self.menu_note(first.kind)
-        self.app.push_screen(
-            MenuScreen(title, [(action.menu, action.id, action.title) for action in entries], note), self._chosen
-        )
+        shown = [(action.menu, action.id, action.title) for action in entries]
+        if kind in self.MARKABLE and not marked:
+            number = self.store.counts().matched
+            if number > 1:
+                shown.append((ALL_KEY, "list.mark_all", f"Mark all that match: {counted(number, kind)}"))
+        self.app.push_screen(MenuScreen(title, shown, note), self._chosen)
 
     def _chosen(self, action_id: str | None) -> None:
         if action_id:

@@ -24,6 +24,7 @@ LISTS: Final[tuple[Action, ...]] = (
     Action(id="list.reorder", title="Sort again now, also while rows are marked", keys=("r",), command="reorder"),
     Action(id="list.mark", title="Mark or unmark the row", keys=("space",), command="mark"),
     Action(id="list.mark_range", title="Mark from the last marked row to this one", keys=("V", "ctrl+space"), command="mark-range"),
+    Action(id="list.mark_all", title="Mark all that match the filter, hidden ones too", command="mark-all"),
     Action(id="list.unmark", title="Unmark all", keys=("u",), command="unmark"),
     Action(id="list.menu", title="Actions for the row or the marked rows", keys=("x",), command="actions", footer=50),
 )  # fmt: skip
