@@ -410,16 +410,16 @@ async def test_marked_jobs_need_a_tick_and_all_of_them_are_sent_also_the_hidden_
 async def test_all_that_match_are_marked_from_the_menu_the_hidden_ones_too() -> None:
     async with console() as rig:
         rig.app.run_command("jobs state:running")
-        await rig.until(lambda: "2 of 10 jobs" in rig.screen_text())
+        await rig.until(lambda: "3 of 10 jobs" in rig.screen_text())
         await rig.row("/cleo/sweep-lr")
         await rig.keys("x")
-        await rig.until(lambda: "Mark all that match: 2 jobs" in rig.screen_text())
+        await rig.until(lambda: "Mark all that match: 3 jobs" in rig.screen_text())
         await rig.keys("a")
-        await rig.until(lambda: "2 marked jobs" in rig.screen_text())
-        assert len(rig.jobs.store.marks) == 2
+        await rig.until(lambda: "3 marked jobs" in rig.screen_text())
+        assert len(rig.jobs.store.marks) == 3
         await rig.keys("c")
         await rig.until(lambda: isinstance(rig.app.screen, GateScreen))
-        assert "Cancel 2 jobs?" in rig.screen_text()
+        assert "Cancel 3 jobs?" in rig.screen_text() and "1 of these are hidden" in rig.screen_text()
 
 
 async def test_a_job_with_children_needs_a_tick_and_names_them() -> None:
