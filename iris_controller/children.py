@@ -53,6 +53,11 @@ class Child:
         except asyncio.CancelledError:
             starting.add_done_callback(_discard)
             raise
+        return await cls.of(popen)
+
+    @classmethod
+    async def of(cls, popen: subprocess.Popen[bytes]) -> Self:
+        """One that was started elsewhere, with pipes for its input and output."""
         try:
             return cls(popen, *await _streams(popen))
         except BaseException:

@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from iris_controller.boot import Stored
 from iris_controller.checkpoint.layout import BadCheckpoint
@@ -42,12 +42,8 @@ from iris_core.wire.services import method
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from google.protobuf.message import Message
-
     from iris_controller.checkpoint.opening import Unpacked
     from iris_controller.state.model import Model
-
-R = TypeVar("R", bound="Message")
 
 CONFIG: Final = "name: checkpoint\nplatform: {local: }\nworker_provider: {}\n"
 HERE: Final = {"iris-read-only": "1"}
@@ -108,26 +104,25 @@ class OfflineState:
             self._router
         )
 
-    async def call(self, method_name: str, request: Message, response: type[R]) -> R:
-        """Raises UsageFailed: only a controller can do that; RpcFailed: the answer is an error."""
+    async def call(self, method_name: str, request: bytes) -> bytes:
+        """Messages as they travel. Raises UsageFailed: only a controller can do that; RpcFailed: the answer is an error."""
         self.check(method_name)
         path = method(method_name).path
         try:
             entry, call = self._router.admit(path, HERE, PEER)
-            answer = await self._router.one(entry, call, request)
+            return as_bytes(await self._router.one(entry, call, entry.decoded(request)))
         except Exception as error:
             raise _told(error, path) from error
-        return response.FromString(as_bytes(answer))
 
-    async def stream(self, method_name: str, request: Message, response: type[R]) -> AsyncGenerator[R, None]:
+    async def stream(self, method_name: str, request: bytes) -> AsyncGenerator[bytes, None]:
         """The answers of a streaming RPC, Watch among them: what there is, then heartbeats. Raises as `call`."""
         self.check(method_name)
         path = method(method_name).path
         try:
             entry, call = self._router.admit(path, HERE, PEER)
-            async with aclosing(self._router.many(entry, call, request)) as answers:
+            async with aclosing(self._router.many(entry, call, entry.decoded(request))) as answers:
                 async for answer in answers:
-                    yield response.FromString(as_bytes(answer))
+                    yield as_bytes(answer)
         except Exception as error:
             raise _told(error, path) from error
 

@@ -102,9 +102,15 @@ def _open_checkpoint(place: str, *, read_only: bool) -> int:
     load("iris_controller.checkpoint.installed").require_installed()
     watch_signals()
     from iris_core.config.console import load_settings
+
+    settings = load_settings()
+    # It unpacks and loads while the console loads itself.
+    started = load("iris_controller.offline_client").spawn(place)
     from iris_tui.offline import offline_session
 
-    return _show(offline_session(place), load_settings(), on_quit_note="Nothing ends with it.", read_only=read_only)
+    return _show(
+        offline_session(place, started=started), settings, on_quit_note="Nothing ends with it.", read_only=read_only
+    )
 
 
 def _has_terminal() -> bool:

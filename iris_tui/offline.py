@@ -1,15 +1,14 @@
-"""The console on a checkpoint: it is unpacked beside the screen, with word of how far it is, and then shown as a cluster that never changes.
+"""The console on a checkpoint: opened beside the screen, with word of how far it is, and then shown as a cluster that never changes.
 
-Nothing of it can be changed: the session is read-only and says OFFLINE and of when it is; ages are those of that moment. Opening never
-holds up the loop, and is given up with a key. Must never load the controller's packages before a checkpoint is asked for.
+Nothing of it can be changed: the session is read-only and says OFFLINE and of when it is; ages are those of that moment. Another process
+opens and reads it, so that no key waits for that, and it is given up with a key. Must never load the controller's packages here.
 """
 
 from __future__ import annotations
 
 import shlex
 import time
-from threading import Event
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from iris_core.contracts import ConnectFailed, IrisError
 from iris_core.live.clock import ClockAt
@@ -19,13 +18,18 @@ from iris_core.model.resources import format_age
 from iris_core.model.text import one_line
 from iris_tui.pages import TextPage
 from iris_tui.session import Session
-from iris_tui.threads import in_thread
 from iris_tui.widgets.pane import State, Status
 
 if TYPE_CHECKING:
-    from iris_controller.checkpoint.opening import Progress
-    from iris_controller.offline import AsyncOfflineClient
+    import subprocess
+    from collections.abc import Awaitable, Callable
+
+    from textual.worker import Worker
+
+    from iris_controller.offline_client import OfflineAsyncClient, Told
     from iris_core.contracts import AsyncClient
+
+    Opener = Callable[[str, Callable[[Told], None]], Awaitable[OfflineAsyncClient]]
 
 PREFIX: Final = "checkpoint:"
 """Before a path or URL, in the place of a cluster's name."""
@@ -33,15 +37,12 @@ BAR: Final = 30
 _MINUTE_MS: Final = 60_000
 
 
-class GivenUp(IrisError):
-    """The operator did not want to wait."""
-
-
 class OfflineSession(Session):
-    """A checkpoint in the place of a cluster. Its client answers once it was opened by an `OpeningScreen`."""
+    """A checkpoint in the place of a cluster. Its client answers once it was opened by an `OpeningScreen`, with `opener`."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, opener: Opener) -> None:
         self.place = place
+        self.opener = opener
         self._clock = ClockAt()
         super().__init__(
             f"{PREFIX}{place}",
@@ -55,14 +56,14 @@ class OfflineSession(Session):
         self.role = "admin"
         """As on the command line: whoever can read the file can read all of it."""
         self.entrance = lambda: OpeningScreen(self)
-        self.opened: AsyncOfflineClient | None = None
+        self.opened: OfflineAsyncClient | None = None
 
     async def _opened_client(self) -> AsyncClient:
         if self.opened is None:
             raise ConnectFailed(f"{self.place} is not open")
         return self.opened
 
-    def take(self, opened: AsyncOfflineClient) -> None:
+    def take(self, opened: OfflineAsyncClient) -> None:
         """It is open: from now on it can be entered."""
         self.opened = opened
         self.entrance = None
@@ -83,39 +84,22 @@ def checkpoint_text(moment_ms: int, now_ms: int, taken: bool) -> str:
     return f"checkpoint {'' if taken else 'of about '}{moment} ({age})"
 
 
-def offline_session(place: str) -> OfflineSession:
-    """The console's session on a checkpoint: path or URL of its folder, of a file in it, or of a state dir. Nothing is opened yet."""
-    return OfflineSession(place)
+def offline_session(
+    place: str, *, opener: Opener | None = None, started: subprocess.Popen[bytes] | None = None
+) -> OfflineSession:
+    """The console's session on a checkpoint: path or URL of its folder, of a file in it, or of a state dir. Nothing is opened yet.
 
+    `started` is a process that opens it already (`offline_client.spawn`); `opener` is asked in the place of any.
+    """
 
-class Opening:
-    """The work in its thread, and what is known of it."""
+    async def open_checkpoint(place: str, tell: Callable[[Told], None]) -> OfflineAsyncClient:
+        from iris_controller import offline_client
 
-    def __init__(self, place: str) -> None:
-        self.place = place
-        self.progress: Progress | None = None
-        self.notes: list[str] = []
-        self._given_up = Event()
+        nonlocal started
+        first, started = started, None
+        return await offline_client.open_checkpoint(place, tell, first)
 
-    async def run(self) -> AsyncOfflineClient:
-        """Raises IrisError, GivenUp."""
-        return await in_thread(self._work, name="open checkpoint")
-
-    def _work(self) -> AsyncOfflineClient:
-        from iris_core.cli.beside import load
-
-        offline: Any = load("iris_controller.offline")
-        opened: AsyncOfflineClient = offline.open_for_console(self.place, self._tell, self.notes.append)
-        return opened
-
-    def _tell(self, progress: Progress) -> None:
-        if self._given_up.is_set():
-            raise GivenUp("given up")
-        self.progress = progress
-
-    def give_up(self) -> None:
-        """At the next step; nothing is left behind."""
-        self._given_up.set()
+    return OfflineSession(place, opener or open_checkpoint)
 
 
 class OpeningScreen(TextPage):
@@ -124,8 +108,9 @@ class OpeningScreen(TextPage):
     def __init__(self, session: OfflineSession) -> None:
         super().__init__(session, "Opening a checkpoint", self._nothing, dated=False)
         self._session = session
-        self._opening = Opening(session.place)
         self._wrong: IrisError | None = None
+        self._told: Told | None = None
+        self._opening: Worker[None] | None = None
 
     @staticmethod
     async def _nothing() -> tuple[()]:
@@ -137,29 +122,33 @@ class OpeningScreen(TextPage):
 
     def reload(self) -> None:
         """Try (again)."""
-        self._opening.give_up()
-        self._opening = Opening(self._session.place)
-        self._wrong = None
+        self._give_up()
+        self._wrong, self._told = None, None
         # The app's: this screen is gone before the work is done.
-        self.app.run_worker(self._open(self._opening), name="open checkpoint", group="opening", exit_on_error=False)
+        self._opening = self.app.run_worker(
+            self._open(), name="open checkpoint", group="opening", exclusive=True, exit_on_error=False
+        )
 
-    async def _open(self, opening: Opening) -> None:
+    async def _open(self) -> None:
         try:
-            opened = await opening.run()
+            opened = await self._session.opener(self._session.place, self._tell)
         except IrisError as error:
-            if opening is self._opening:
-                self._wrong = error
-                self.flush_now()
-            return
-        if opening is not self._opening or self.app._exit:
-            await opened.close()
+            self._wrong = error
+            self.flush_now()
             return
         self._session.take(opened)
-        for note in opening.notes:
+        for note in opened.notes:
             self.console.say(one_line(note), severity="warning")
         app = self.console
         self.dismiss()
         app.enter(self._session)
+
+    def _tell(self, told: Told) -> None:
+        self._told = told
+
+    def _give_up(self) -> None:
+        if self._opening is not None and self._session.opened is None:
+            self._opening.cancel()
 
     def flush(self) -> None:
         self.pane.set_status(self._status())
@@ -172,33 +161,27 @@ class OpeningScreen(TextPage):
             return Status(
                 State.ERROR, "", (one_line(self._wrong.message), *hint, "^r tries again, Esc leaves it.")
             )  # fmt: skip
-        return Status(
-            State.LOADING, "", (f"Opening {place}", progress_text(self._opening.progress), "Esc gives it up.")
-        )
+        return Status(State.LOADING, "", (f"Opening {place}", progress_text(self._told), "Esc gives it up."))
 
     def close_page(self) -> None:
         """Give it up: back to where the console was, or out of it."""
-        self._opening.give_up()
         if self._session.opened is not None:
             return
+        self._give_up()
         if self.console.sessions:
             self.dismiss()
         else:
             self.app.exit(0)
 
-    def on_unmount(self) -> None:
-        self._opening.give_up()
 
-
-def progress_text(progress: Progress | None) -> str:
-    """`unpacking  [######........]  43 %   49.8 MB of 116 MB`."""
-    if progress is None:
+def progress_text(told: Told | None) -> str:
+    """`unpacking  [######........]  43 %   49.8MB of 116MB`."""
+    if told is None:
         return "starting …"
-    if not progress.total_bytes:
-        return f"{progress.phase} …"
-    share = min(progress.done_bytes / progress.total_bytes, 1.0)
-    done = int(share * BAR)
-    return (
-        f"{progress.phase}  [{'#' * done}{'.' * (BAR - done)}]  {int(share * 100)} %   "
-        f"{format_size(progress.done_bytes)} of {format_size(progress.total_bytes)}"
-    )
+    phase, done, total = told
+    if not total:
+        return f"{phase} …"
+    share = min(done / total, 1.0)
+    cells = int(share * BAR)
+    bar = "#" * cells + "." * (BAR - cells)
+    return f"{phase}  [{bar}]  {int(share * 100)} %   {format_size(done)} of {format_size(total)}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from iris_controller.offline import open_for_console
+from iris_controller.offline_client import open_checkpoint
 from iris_core.client.endpoint import parse_url
 from iris_core.live.clock import SystemClock
 from iris_core.wire.gen.iris.v1 import checkpoints_pb2, common_pb2, controller_pb2
@@ -88,7 +88,7 @@ async def test_the_same_rows_as_live(tmp_path: Path) -> None:
     assert await rows_of(offline_session(made.checkpoint_path), 6) == live
 
     # Any reading RPC, Watch of workers and what-if among them.
-    client = await asyncio.to_thread(open_for_console, made.checkpoint_path, lambda _: None)
+    client = await open_checkpoint(made.checkpoint_path, lambda _: None)
     again = await client.call(
         "ControllerService/ExplainJob",
         controller_pb2.ExplainJobRequest(job_id="/u/large"),
