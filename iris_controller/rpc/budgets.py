@@ -94,7 +94,7 @@ class BudgetService:
     async def set_user_budget(
         self, request: budgets_pb2.SetUserBudgetRequest, call: Call
     ) -> budgets_pb2.SetUserBudgetResponse:
-        user = budget_user(request.user_id)
+        user = check_budget_user(request.user_id)
         if not 0 <= request.budget_limit <= MAX_LIMIT:
             raise invalid(
                 "budget_limit", f"budget limit {request.budget_limit} is outside 0..{MAX_LIMIT}", hint="0 = unlimited"
@@ -128,7 +128,7 @@ class BudgetService:
     async def get_user_budget(
         self, request: budgets_pb2.GetUserBudgetRequest, call: Call
     ) -> budgets_pb2.GetUserBudgetResponse:
-        user = budget_user(request.user_id)
+        user = check_budget_user(request.user_id)
         budget = self._model.budgets.get(user)
         if budget is None:
             plain = self._model.budget_defaults
@@ -151,7 +151,7 @@ class BudgetService:
         return budgets_pb2.ListUserBudgetsResponse(budgets=rows, defaults=budget_view(model, model.budget_defaults))
 
 
-def budget_user(text: str) -> str:
+def check_budget_user(text: str) -> str:
     """A user that can have a budget. Raises INVALID_ARGUMENT."""
     if text == LOCAL_ADMIN:
         raise invalid(

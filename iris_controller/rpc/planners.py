@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from iris_controller.rpc.budgets import budget_user
+from iris_controller.rpc.budgets import check_budget_user
 from iris_controller.rpc.errors import invalid, not_found
 from iris_controller.rpc.reckoning import MOST_TARGETS, Reckoning, below, counted
 from iris_controller.rpc.tasks import KICK_ENDS, kickable
@@ -169,7 +169,7 @@ def _job_names(jobs: Sequence[Job]) -> str:
 
 def set_budget(model: Model, request: budgets_pb2.SetUserBudgetRequest, call: Call, r: Reckoning) -> None:
     """SetUserBudget: old → new, and what the new limit means at once."""
-    budget_user(request.user_id)
+    check_budget_user(request.user_id)
     before = model.budget_of(request.user_id)
     try:
         band = PriorityBand(request.max_band) or PriorityBand.INTERACTIVE
