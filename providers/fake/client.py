@@ -81,7 +81,7 @@ class FakeClient:
         self.attempts: dict[str, list[pb.AttemptStatus]] = {}
         self.requests: dict[str, pb.LaunchJobRequest] = {}
         self.explanations: dict[str, explain_pb2.Explanation] = {}
-        """By the id of a job or task."""
+        """By the id of a job or task; that of a job with "?" behind it is what is answered to any what-if."""
         self.history: list[pb.JobStatus] = []
         self.lines: list[logs.StoredLine] = []
         self.pipeline = pipeline.GetPipelineHealthResponse(store=pipeline.StoreHealth(state="serving"))
@@ -379,7 +379,8 @@ class FakeClient:
         )
 
     def _explain_job(self, request: pb.ExplainJobRequest) -> pb.ExplainJobResponse:
-        return pb.ExplainJobResponse(explanation=self._explained(request.job_id))
+        what_if = "?" if request.HasField("what_if") else ""
+        return pb.ExplainJobResponse(explanation=self._explained(request.job_id + what_if))
 
     def _explain_task(self, request: pb.ExplainTaskRequest) -> pb.ExplainTaskResponse:
         return pb.ExplainTaskResponse(explanation=self._explained(request.task_id))
