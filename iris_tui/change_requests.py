@@ -147,6 +147,10 @@ def _exec_page(answer: Any) -> list[tuple[str, Tone]]:
     return [*lines, ("", Tone.PLAIN), (_exec_words(answer), ended)]
 
 
+KEPT_AS: Final = "kept as "
+"""What the words of a profile's result begin with when it can be fetched; its id follows."""
+
+
 def _profile(ids: Sequence[str], fields: Fields) -> Sequence[Message]:
     """`options`: a ProfileOptions."""
     from iris_core.wire.gen.iris.v1 import profiles_pb2
@@ -155,7 +159,7 @@ def _profile(ids: Sequence[str], fields: Fields) -> Sequence[Message]:
 
 
 def _profiled(request: Any, answer: Any) -> list[Result]:
-    kept = f"kept as {answer.record.profile_id}" if answer.record.profile_id else "; ".join(answer.notes)
+    kept = f"{KEPT_AS}{answer.record.profile_id}" if answer.record.profile_id else "; ".join(answer.notes)
     return [Result(request.target or "/system/controller", True, one_line(kept))]
 
 

@@ -81,19 +81,38 @@ class HandingOver(Base):
             raise ModelError(f"not saved: {path}: {error.strerror}", hint="name another file") from None
         self.say(f"saved {text.count(chr(10)) + 1:,} lines in {path}")
 
+    def save_bytes(self, data: bytes, what: str, suggested: str, name: str) -> None:
+        """Write what is no text into a file: the one that was named, else `suggested` in the working folder.
+
+        Raises ModelError: it cannot be written, or is there already.
+        """
+        path = Path(name).expanduser() if name else unused(Path.cwd() / suggested)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
+                file.write(data)
+        except OSError as error:
+            raise ModelError(f"not saved: {path}: {error.strerror}", hint="name another file") from None
+        self.say(f"saved {what} in {path}")
+
     def open_text(self, text: str, title: str, *, editor: bool) -> None:
         """Show a copy of a text in the pager or the editor. Raises ModelError: there is no such program."""
-        from textual.app import SuspendNotSupported
-
-        words = program(editor=editor)
+        program(editor=editor)
         with tempfile.TemporaryDirectory(prefix="iris-page-") as folder:
             path = Path(folder) / file_name(title)
             write_private(path, text + "\n")
-            try:
-                with self.suspend():
-                    failed = _run([*words, str(path)])
-            except SuspendNotSupported:
-                raise ModelError("this terminal cannot be handed to another program") from None
+            self.open_file(path, editor=editor)
+
+    def open_file(self, path: Path, *, editor: bool) -> None:
+        """Show a file in the pager or the editor. Raises ModelError: there is no such program."""
+        from textual.app import SuspendNotSupported
+
+        words = program(editor=editor)
+        try:
+            with self.suspend():
+                failed = _run([*words, str(path)])
+        except SuspendNotSupported:
+            raise ModelError("this terminal cannot be handed to another program") from None
         self.refresh()
         if failed:
             raise ModelError(f"{words[0]}: {failed}", hint="set PAGER or EDITOR to another program")

@@ -172,7 +172,7 @@ def _captures(session: Session, records: Sequence[pb.ProfileRecord]) -> Iterator
         while asked:
             record, future = asked.popleft()
             try:
-                found = _stacks(record, future.result())
+                found = stacks_of(record, future.result())
             except (IrisError, ValueError) as error:
                 problems[str(error)] = problems.get(str(error), 0) + 1
             else:
@@ -186,8 +186,8 @@ def _captures(session: Session, records: Sequence[pb.ProfileRecord]) -> Iterator
         session.diagnostics.warn(f"{count} of {len(records)} profiles are left out: {problem}")
 
 
-def _stacks(record: pb.ProfileRecord, data: bytes) -> Stacks:
-    """Raises ValueError: it is of a format that holds no stacks, or damaged."""
+def stacks_of(record: pb.ProfileRecord, data: bytes) -> Stacks:
+    """The stacks of a CPU profile, in seconds. Raises ValueError: it is of a format that holds no stacks, or damaged."""
     from iris_core.analysis import speedscope, stacks
     from iris_core.wire.gen.iris.v1 import profiles_pb2 as pb
     from iris_core.wire.profiles import FORMATS

@@ -15,6 +15,7 @@ from iris_tui.actions.everywhere import EVERYWHERE
 from iris_tui.actions.lists import JOBS, LISTS, TREE
 from iris_tui.actions.log import LOG
 from iris_tui.actions.overview import OVERVIEW
+from iris_tui.actions.profiles import FLAME
 from iris_tui.actions.table import TABLE
 from iris_tui.actions.target import TARGET
 from iris_tui.actions.text import TEXT
@@ -45,6 +46,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     *TARGET,
     *JOBS,
     *OVERVIEW,
+    *FLAME,
     *TABLE,
     *LOG,
     *TEXT,
@@ -58,6 +60,7 @@ SCOPES: Final[dict[str, str]] = {
     "target": "Jobs, tasks and attempts",
     "jobs": "The tree of jobs",
     "overview": "The pulse of the cluster",
+    "flame": "Flame graphs",
     "table": "Moving in a table",
     "log": "Logs",
     "text": "Text pages",
