@@ -85,6 +85,10 @@ class Cache:
         self._remove(folder)
         return None
 
+    def has(self, key: str) -> bool:
+        """Whether there is an entry, as it was left or not."""
+        return (self.folder / key).is_dir()
+
     def fill(self, key: str, size_bytes: int, write: Callable[[Path], None]) -> Kept:
         """Makes the entry with `write`, which is given where the database of about that size is to be.
 

@@ -91,12 +91,16 @@ def unpacked(
         raise IrisError(f"checkpoint {candidate.label}: {error.message}", hint="read it with that release") from None
 
 
+def key_of(sha256: str) -> str:
+    """Name of its entry in the cache; what was brought to another release's schema is another one."""
+    return f"{sha256}-{shipped_migrations()[-1][0]}"
+
+
 def _from_cache(cache: Cache, candidate: Candidate, sha256: str, tell: Callable[[Progress], None]) -> Unpacked:
     """Raises OSError, and as `_write` does."""
     manifest = candidate.manifest
     assert manifest is not None
-    # What was brought to another release's schema is another entry.
-    key = f"{sha256}-{shipped_migrations()[-1][0]}"
+    key = key_of(sha256)
     kept = cache.get(key)
     cached = kept is not None
     if kept is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from iris_core.cli.tables import Listing
+from iris_core.live.checkpoint_columns import CHECKPOINTS, CheckpointRow
 from iris_core.live.columns import ATTEMPTS, JOBS, TASKS
 from iris_core.live.endpoint_columns import ENDPOINTS
 from iris_core.live.event_columns import EVENTS, TaskEvent
@@ -81,6 +82,12 @@ ENDPOINT_LIST: Listing[Endpoint] = Listing(
     name=lambda endpoint: endpoint.name,
 )
 
+CHECKPOINT_LIST: Listing[CheckpointRow] = Listing(
+    CHECKPOINTS,
+    table=_plain("epoch_ms", "taken", "age", "size_bytes", "jobs", "tasks", "state"),
+    wide=_plain("url", "taken", "age", "size_bytes", "database_bytes", "jobs", "tasks", "workers", "state"),
+    name=lambda checkpoint: checkpoint.url,
+)
 
 PROFILE_LIST: Listing[ProfileRecord] = Listing(
     PROFILES,

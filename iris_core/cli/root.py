@@ -21,6 +21,7 @@ COMMANDS = {
         "iris_core.cli.attempt:attempt", "Look at single attempts of a task, named TASK:N, and force them to an end."
     ),
     "user": Lazy("iris_core.cli.user:user", "Look at users, and set what they may spend."),
+    "checkpoint": Lazy("iris_core.cli.checkpoints:checkpoint", "Look at what has been saved of a cluster's state."),
     "endpoints": Lazy("iris_core.cli.endpoints:endpoints", "Look at what tasks serve, and make links to it."),
     "process": Lazy("iris_core.cli.process:process", "Look at the controller and the workers themselves."),
     "profile": Lazy("iris_core.cli.profiles:profile", "Find and fetch the profiles of the last week."),
