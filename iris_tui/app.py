@@ -286,7 +286,10 @@ class IrisApp(
         active = [scope for host in screen.hosts() for scope in host.SCOPES]
 
         async def load() -> list[tuple[str, object]]:
-            return list(help_lines(active, read_only=self.session.read_only))
+            fields, words = getattr(screen, "FIELDS", None), getattr(screen, "WORDS", ())
+            return list(
+                help_lines(active, read_only=self.session.read_only, keymap=self.keymap, fields=fields, words=words)
+            )
 
         self.push_screen(TextPage(self.session, "Help", load, dated=False))  # type: ignore[arg-type]
 

@@ -32,7 +32,7 @@ Every action has an id. Keys are changed by id in `~/.config/iris/console.yaml` 
 
 ```yaml
 keys:
-  list.filter: [slash, ctrl+f]   # these keys instead of the ones below
+  list.filter: [slash, f6]       # these keys instead of the ones below
   app.suspend: []                # none
 theme: contrast
 clusters:

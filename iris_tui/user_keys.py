@@ -22,7 +22,7 @@ ALWAYS: Final[dict[str, tuple[str, ...]]] = {"app.quit": ("ctrl+q", "ctrl+c")}
 """Keys that cannot be taken away."""
 UNBOUND: Final = "unbound"
 """A key that no terminal sends."""
-_SHARED: Final = frozenset({"table", "list", "target"})
+_SHARED: Final = frozenset({"table", "list", "target", "tree", "tabs"})
 """Scopes that are active beside those of a screen."""
 _OWN_MOVES: Final = frozenset(action.scope for action in ACTIONS if action.moves) - _SHARED
 """Scopes of widgets that have the keys for themselves while they have the focus."""

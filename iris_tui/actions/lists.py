@@ -14,7 +14,7 @@ def _sort(column: str, title: str, key: str) -> Action:
 LISTS: Final[tuple[Action, ...]] = (
     Action(id="list.filter", title="Filter", keys=("slash",), command="filter", arguments="[FILTER]", footer=40),
     Action(id="list.unfilter", title="Clear the filter, or go back", keys=("escape",), command="unfilter"),
-    Action(id="list.filters", title="Choose a filter that was saved or typed before", keys=("equals_sign",), command="filters", arguments="[NAME]"),
+    Action(id="list.filters", title="Choose a filter that was saved or typed before", keys=("ctrl+f",), command="filters", arguments="[NAME]"),
     Action(id="list.save_filter", title="Save the filter under a name", command="save-filter", arguments="NAME"),
     Action(id="list.forget_filter", title="Forget a saved filter", command="forget-filter", arguments="NAME"),
     Action(id="list.sort", title="Sort by a column; without one, as it was", command="sort", arguments="[COLUMN]"),

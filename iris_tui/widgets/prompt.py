@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -21,7 +21,11 @@ from iris_tui.widgets.line import Line
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+    from textual.events import Paste
     from textual.suggester import Suggester
+
+MOST_TYPED: Final = 4096
+"""Characters that a box takes from a paste."""
 
 
 @dataclass(slots=True)
@@ -55,6 +59,17 @@ class PromptInput(Input):
         Binding("down", "earlier(1)", show=False),
         Binding("tab", "take_suggestion", show=False),
     ]
+
+    def on_paste(self, event: Paste) -> None:
+        """One line of at most MOST_TYPED characters; what is left out is said, because nobody sees the end of it."""
+        event.stop()
+        event.prevent_default()
+        line = next(iter(event.text.splitlines()), "")
+        room = max(MOST_TYPED - len(self.value), 0)
+        self.insert_text_at_cursor(line[:room])
+        if len(event.text.rstrip("\n")) > room or len(line) != len(event.text.rstrip("\r\n")):
+            taken = f"the first {min(room, len(line)):,} characters of its first line were taken"
+            self.query_ancestor(Prompt).notice(f"{len(event.text):,} characters were pasted: {taken}")
 
     async def action_submit(self) -> None:
         """At once, not by a message: the next key may already be on its way."""
@@ -129,6 +144,10 @@ class Prompt(Vertical):
         self._question = None
         self.display = False
         self.remove_class("-wrong")
+
+    def notice(self, words: str) -> None:
+        """Say something about what was typed."""
+        self.app.notify(words, severity="warning", markup=False)
 
     def leave(self) -> None:
         """Escape: as it was."""

@@ -109,7 +109,7 @@ async def console(
         return fake
 
     session = Session("lab", connect, clock, environment=environment, read_only=read_only)
-    app = IrisApp(session, glyphs=UNICODE, **options)
+    app = IrisApp(session, **{"glyphs": UNICODE, **options})
     async with app.run_test(size=size, notifications=True) as pilot:
         rig = Rig(app, pilot, fake, clock)
         if ready:

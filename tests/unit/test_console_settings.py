@@ -9,9 +9,13 @@ import pytest
 
 from iris_core.config.console import ConsoleSettings, console_file, load_settings, parse_settings
 from iris_core.contracts import UsageFailed
+from iris_core.live.filters import JOB_FIELDS, JOB_WORDS
 from iris_tui.actions import ACTIONS, BY_ID
 from iris_tui.ascii_only import ascii_text
+from iris_tui.help import help_lines
+from iris_tui.how_to import HOW_TO, how_to
 from iris_tui.keys_page import as_json, as_markdown, as_table, main, run_keys
+from iris_tui.registry import SCREENS
 from iris_tui.themes import ANSI, MONOCHROME, PRODUCTION, THEMES, paint, theme_for
 from iris_tui.user_keys import Keymap, lay, together
 
@@ -88,13 +92,13 @@ def keys(text: str) -> Keymap:
 
 
 def test_an_action_has_the_keys_that_are_wished_for() -> None:
-    found = keys("  list.filter: [ctrl+f, /]\n  app.goto: f2\n  app.suspend: []\n")
+    found = keys("  list.filter: [ctrl+g, /]\n  app.goto: f2\n  app.suspend: []\n")
     assert found.problems == ()
-    assert found.keys(BY_ID["list.filter"]) == ("ctrl+f", "slash")
-    assert found.shown(BY_ID["list.filter"]) == "^f /"
+    assert found.keys(BY_ID["list.filter"]) == ("ctrl+g", "slash")
+    assert found.shown(BY_ID["list.filter"]) == "^g /"
     assert found.keys(BY_ID["app.suspend"]) == ()
     assert found.shown(BY_ID["go.jobs"]) == "F2 j", "what is behind a menu is shown behind the menu's key"
-    assert found.textual() == {"list.filter": "ctrl+f,slash", "app.goto": "f2", "app.suspend": "unbound"}
+    assert found.textual() == {"list.filter": "ctrl+g,slash", "app.goto": "f2", "app.suspend": "unbound"}
 
 
 def test_keys_can_be_swapped() -> None:
@@ -138,10 +142,10 @@ def test_no_keymap_takes_away_the_last_way_out() -> None:
 
 
 def test_the_page_of_keys_lists_every_action() -> None:
-    page = json.loads(as_json(keys("  list.filter: [ctrl+f]\n")))
+    page = json.loads(as_json(keys("  list.filter: [ctrl+g]\n")))
     assert [row["id"] for row in page["actions"]] == [row["id"] for row in page["actions"] if row["id"] in BY_ID]
     assert len(page["actions"]) == len(ACTIONS)
-    assert next(row for row in page["actions"] if row["id"] == "list.filter")["keys"] == ["ctrl+f"]
+    assert next(row for row in page["actions"] if row["id"] == "list.filter")["keys"] == ["ctrl+g"]
     for text in (as_table(Keymap()), as_markdown(Keymap())):
         assert all(action.id in text and action.title in text for action in ACTIONS)
 
@@ -208,3 +212,31 @@ def test_every_theme_tells_the_cursor_a_hit_and_production_from_the_rest(theme: 
 
 def test_every_character_has_one_in_ascii_of_the_same_width() -> None:
     assert ascii_text("▸ /ada/x …  ↑ │█ 日本 é") == "> /ada/x ~  ^ |# ???? ?"
+
+
+# --- help ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_help_answers_what_operators_come_for_with_their_own_keys() -> None:
+    found = how_to(keys("  list.filters: [f6]\n  target.logs: []\n"))
+    assert [question for question, _ in found] == [question for question, _ in HOW_TO], "each has an answer"
+    assert len(found) == 10
+    answers = dict(found)
+    assert answers["That filter again"].startswith("F6 chooses")
+    assert answers["Save a log"].startswith("x l, ")
+
+
+def test_the_help_shows_the_fields_of_the_filter_that_is_there() -> None:
+    text = "\n".join(
+        line for line, _ in help_lines(["jobs", "list"], read_only=False, fields=JOB_FIELDS, words=JOB_WORDS)
+    )
+    grammar = text.partition("The filter here")[2].partition("How do I")[0]
+    assert set(JOB_FIELDS) <= set(grammar.split())
+    assert "The filter here" not in "\n".join(line for line, _ in help_lines(["text"], read_only=False))
+
+
+def test_the_help_shows_every_screen_with_its_letter() -> None:
+    text = "\n".join(line for line, _ in help_lines([], read_only=False, keymap=keys("  app.goto: [f7]\n")))
+    places = text.partition("Where to go: F7 and a letter")[2].partition("\n\n")[0]
+    for screen in SCREENS.values():
+        assert f"{screen.letter} {screen.title}" in places if screen.letter else f":{screen.word}" in text
