@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "run": Lazy("iris_core.cli.job_run:run", "Submit a command as a job and follow it."),
+    "rerun": Lazy("iris_core.cli.job_rerun:rerun", "Submit a job once more, with some things changed."),
     "list": Lazy("iris_core.cli.job:list_jobs", "List jobs, the newest first."),
     "describe": Lazy("iris_core.cli.job:describe", "Show a job and its tasks."),
     "explain": Lazy("iris_core.cli.explain:explain_job", "Say why a job waits."),
@@ -34,6 +35,8 @@ COMMANDS = {
 }
 
 DEFAULT_LIMIT = 500
+MOST_PLANNED = 1_000
+"""Jobs in one plan."""
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
@@ -178,11 +181,18 @@ def cancel(
 
 @click.command(short_help=COMMANDS["complete"].help)
 @click.argument("job_id", metavar="JOB")
+@click.option("--dry-run", is_flag=True, help="Print what would end, and end nothing.")
 @click.pass_obj
-def complete(session: Session, job_id: str) -> int:
+def complete(session: Session, job_id: str, dry_run: bool) -> int:
     """Record a job, its unfinished tasks and its child jobs as SUCCEEDED, then stop what runs."""
     from iris_core.model.ids import JobId
     from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+
+    if dry_run:
+        from iris_core.cli.planned import preview
+
+        asked = pb.CompleteJobRequest(job_id=str(JobId.parse(job_id)))
+        return preview(session, "ControllerService/CompleteJob", [asked])
 
     def send(target: JobId) -> Sequence[str]:
         request = pb.CompleteJobRequest(job_id=str(target))
@@ -213,6 +223,14 @@ def _preview(session: Session, targets: Sequence[JobId]) -> int:
         affected.update((row.job_id, None) for row in (found, *below) if not reads.job_ended(row.state))
     session.diagnostics.note(f"would cancel {len(affected)} job{'s' * (len(affected) != 1)}; nothing was sent")
     output.write("".join(f"{name}\n" for name in affected))
+    if affected:
+        from iris_core.cli.planned import effects
+        from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+
+        asked = [pb.TerminateJobRequest(job_id=str(target)) for target in targets[:MOST_PLANNED]]
+        effects(session, "ControllerService/TerminateJob", asked)
+        if len(targets) > MOST_PLANNED:
+            session.diagnostics.note(f"that is of the first {MOST_PLANNED} of {len(targets)} jobs")
     return 0
 
 

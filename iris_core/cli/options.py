@@ -120,6 +120,8 @@ class CommandAfterDashes(click.Command):
     """
 
     positional = 0
+    optional = False
+    """Whether the command may be left out."""
     aliases: dict[str, str] = {}  # noqa: RUF012 (set by subclasses)
     """Options that people type and that are called otherwise here."""
 
@@ -171,6 +173,8 @@ class CommandAfterDashes(click.Command):
                 f"{shown(before[place])} is no option; the command goes after `--`: {ctx.command_path} {shown(line, 160)[1:-1]}",
                 ctx,
             )
+        if self.optional and command is None:
+            return
         if command is None or not command:
             raise click.UsageError(
                 f"there is no command; write it after `--`: {ctx.command_path} … -- python train.py", ctx
@@ -180,7 +184,8 @@ class CommandAfterDashes(click.Command):
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         pieces = [piece for piece in self.collect_usage_pieces(ctx)]
-        formatter.write_usage(ctx.command_path, " ".join([*pieces, "-- COMMAND..."]))
+        words = "[-- COMMAND...]" if self.optional else "-- COMMAND..."
+        formatter.write_usage(ctx.command_path, " ".join([*pieces, words]))
 
 
 def command_words(ctx: click.Context) -> list[str]:

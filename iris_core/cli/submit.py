@@ -48,9 +48,9 @@ def build(options: RunOptions, argv: Sequence[str], program: str) -> pb.LaunchJo
     from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 
     request = pb.LaunchJobRequest(name=str(_job_id(options)))
-    request.entrypoint.run_command.argv.extend(_encodable(options.command))
+    request.entrypoint.run_command.argv.extend(encodable(options.command))
     for name, value in options.env_vars:
-        request.environment.env_vars[_env_name(name)] = _encodable([value])[0]
+        request.environment.env_vars[env_name(name)] = encodable([value])[0]
     resources = request.resources
     resources.cpu_millicores = parse_cpu(options.cpu, field="--cpu")
     resources.memory_bytes = parse_size(options.memory, field="--memory")
@@ -74,7 +74,7 @@ def build(options: RunOptions, argv: Sequence[str], program: str) -> pb.LaunchJo
         request.processes_per_task = options.processes_per_task
     request.container_profile = _profile(options.container_profile)
     request.client_revision_date = revision_date()
-    request.submit_argv.extend(_encodable(redact_argv([program, *argv])))
+    request.submit_argv.extend(encodable(redact_argv([program, *argv])))
     # Inside a task the bundle is its own, and what its job was set up with does for this one.
     request.inherit_workspace = JobId.parse(request.name).parent is not None and not _names_setup(options)
     request.existing_job_policy = EXISTING[options.existing_job]  # type: ignore[assignment]
@@ -137,9 +137,9 @@ def _names_setup(options: RunOptions) -> bool:
 
 def add_environment(session: Session, request: pb.LaunchJobRequest, variables: Mapping[str, str]) -> None:
     """Puts a workspace's own environment beneath what `-e` named, and says so. Raises UsageFailed."""
-    added = [name for name in variables if _env_name(name) not in request.environment.env_vars]
+    added = [name for name in variables if env_name(name) not in request.environment.env_vars]
     for name in added:
-        request.environment.env_vars[name] = _encodable([variables[name]])[0]
+        request.environment.env_vars[name] = encodable([variables[name]])[0]
     if added:
         session.diagnostics.note(f"environment from {PROJECT_FILE}: {', '.join(sorted(added))}")
 
@@ -156,7 +156,8 @@ def check_cluster(session: Session, options: RunOptions) -> None:
     check_places(options, *places_of((group.region, group.zone) for group in groups.values()))
 
 
-def _encodable(words: Sequence[str]) -> list[str]:
+def encodable(words: Sequence[str]) -> list[str]:
+    """The words, which can be sent. Raises UsageFailed."""
     for word in words:
         try:
             word.encode()
@@ -167,7 +168,8 @@ def _encodable(words: Sequence[str]) -> list[str]:
     return list(words)
 
 
-def _env_name(name: str) -> str:
+def env_name(name: str) -> str:
+    """The name, which a job may set. Raises UsageFailed."""
     if "=" in name:
         key, _, _value = name.partition("=")
         raise UsageFailed(f"-e takes two words: write -e {shown(key)[1:-1]} VALUE instead of NAME=VALUE")

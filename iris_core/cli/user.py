@@ -110,8 +110,9 @@ def get_budget(session: Session, user_id: str, how: output.Format) -> None:
     metavar="BAND",
     help="The highest band the user may submit in: system, production, interactive or batch.",
 )
+@click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
 @click.pass_obj
-def set_budget(session: Session, user_id: str, limit: int, max_band: str) -> None:
+def set_budget(session: Session, user_id: str, limit: int, max_band: str, dry_run: bool) -> None:
     """Set what a user may spend at a time, and the highest band they may submit in. Admins only.
 
     \b
@@ -131,6 +132,11 @@ def set_budget(session: Session, user_id: str, limit: int, max_band: str) -> Non
     except ModelError as error:
         raise UsageFailed(f"--max-band: {error.message}", hint=error.hint) from None
     request = pb.SetUserBudgetRequest(user_id=user_id, budget_limit=limit, max_band=band.value)  # type: ignore[arg-type]
+    if dry_run:
+        from iris_core.cli.planned import preview
+
+        preview(session, "ControllerService/SetUserBudget", [request])
+        return
     found = session.client.call("ControllerService/SetUserBudget", request, pb.SetUserBudgetResponse).budget
     output.line(f"{one_line(found.user_id)}: {_terms(found)}")
 
