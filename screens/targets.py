@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from iris_core.model.errors import ModelError
 from iris_core.model.ids import JobId, parse_target
+from iris_core.model.text import one_line
 from iris_tui.actions import BY_ID, Action
 from screens.jobs_target import Target, from_text
 
@@ -61,6 +62,19 @@ class TargetActions:
             names = [target.id]
         if names:
             self._screen.console.copy_text("\n".join(names), names[0] if len(names) == 1 else f"{len(names)} ids")
+
+    def do_hang(self, text: str) -> None:
+        from iris_tui.pages import TextPage
+        from screens import hang
+
+        target = self._target(text)
+        if target is None:
+            raise ModelError("hang works on a job", hint="choose a job, or name one")
+        job_id = target.id if target.kind == "job" else (target.task or target.id).rpartition("/")[0]
+        session = self._screen.session
+        command = f"iris-core {session.selector} job hang {job_id}"
+        page = TextPage(session, f"Hang {one_line(job_id)}", lambda: hang.load(session, job_id), command=command)
+        self._screen.app.push_screen(page)
 
     def _page(self, target: Target | None, what: str) -> None:
         from iris_tui.pages import TextPage

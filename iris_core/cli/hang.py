@@ -54,7 +54,7 @@ def hang(session: Session, job_id: str, all_threads: bool, stored: bool, how: st
     if how == "json":
         output.line(output.as_json(_as_object(verdict, now_ms, all_threads)))
     else:
-        output.write(_text(verdict, now_ms, all_threads))
+        output.write(text_of(verdict, now_ms, all_threads))
     output.flush()
     if not verdict.groups:
         raise IrisError(f"nothing is known of where the tasks of {job} stand", hint="the reasons are listed above")
@@ -74,10 +74,11 @@ def _ranks(session: Session, job: Any, *, touch: bool) -> list[Rank]:
     fresh, problems = _fresh(session, running) if touch else ({}, dict.fromkeys(running, "not asked (--stored)"))
     missing = [task_id for task_id in running if task_id not in fresh]
     kept = _stored(session, str(job), status.incarnation, missing) if missing else {}
-    return [_rank(task_id, fresh.get(task_id), kept.get(task_id), problems.get(task_id, "")) for task_id in running]
+    return [rank_of(task_id, fresh.get(task_id), kept.get(task_id), problems.get(task_id, "")) for task_id in running]
 
 
-def _rank(task_id: str, fresh: bytes | None, kept: tuple[pb.ProfileRecord, bytes] | None, problem: str) -> Rank:
+def rank_of(task_id: str, fresh: bytes | None, kept: tuple[pb.ProfileRecord, bytes] | None, problem: str) -> Rank:
+    """A task by its fresh dump, else by a kept one; `problem` is why there is no fresh one."""
     from iris_core.analysis.hang import Rank
 
     index = int(task_id.rpartition("/")[2])
@@ -160,7 +161,8 @@ def _stored(
 # --- words -------------------------------------------------------------------------------------------------------------
 
 
-def _text(verdict: Verdict, now_ms: int, all_threads: bool) -> str:
+def text_of(verdict: Verdict, now_ms: int, all_threads: bool) -> str:
+    """Where the tasks stand, in lines for a person."""
     from iris_core.analysis.hang import spans
     from iris_core.model.text import one_line
 

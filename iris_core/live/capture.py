@@ -63,6 +63,7 @@ def parse(text: str) -> Capture:
         raise ModelError(
             f"{target} is a job", hint=f"name a task of it, such as {target}/0; hang looks at all", position=0
         )
+    kind = "mem" if kind == "memory" else kind
     if kind not in KINDS:
         known = did_you_mean(kind, KINDS)
         raise ModelError(

@@ -28,6 +28,10 @@ TARGET: Final[tuple[Action, ...]] = (
         many=True,
     ),
     Action(
+        id="target.hang", title="Show where its running tasks stand, the odd one first", command="hang", arguments="[JOB]",
+        cli="iris-core {at} job hang {id}", menu="h", kinds=("job",),
+    ),
+    Action(
         id="target.cancel", title="Cancel", tier=1, mutates=True, command="cancel", arguments="[ID…]",
         cli="iris-core {at} job cancel {id}", menu="c", kinds=("job",),
     ),
