@@ -192,25 +192,30 @@ class WatchHub:
         """All rows of a selector, in pages; removed ids are left out."""
         revision = self.revision()
         selection.dirty.rows.clear()
-        pages: list[controller_pb2.WatchRows] = []
-        page = selection.room()
+        # Filled where they are sent from: to copy thousands of rows takes as long as to make them.
+        pages = [_page(selection)]
         field, total = selection.kind.field, 0
         async for piece in self.all(selection):
             now_ms = self.now_ms()
             total += len(piece)
+            rows = pages[-1].snapshot.rows
             for row_id, row in piece:
-                if len(getattr(page, field)) >= PAGE_ROWS:
-                    pages.append(page)
-                    page = selection.room()
-                selection.put(row_id, row, now_ms, page)
-        pages.append(page)
-        for position, rows in enumerate(pages):
-            del rows.removed[:]
-            yield controller_pb2.WatchResponse(
-                snapshot=controller_pb2.WatchSnapshotPage(
-                    rows=rows, last=position == len(pages) - 1, revision=revision, total_count=total
-                )
-            )
+                if len(getattr(rows, field)) >= PAGE_ROWS:
+                    pages.append(_page(selection))
+                    rows = pages[-1].snapshot.rows
+                selection.put(row_id, row, now_ms, rows)
+        for position, page in enumerate(pages):
+            del page.snapshot.rows.removed[:]
+            page.snapshot.last = position == len(pages) - 1
+            page.snapshot.revision.CopyFrom(revision)
+            page.snapshot.total_count = total
+            yield page
+
+
+def _page(selection: Selection) -> controller_pb2.WatchResponse:
+    page = controller_pb2.WatchResponse()
+    page.snapshot.rows.selector_id = selection.selector.id
+    return page
 
 
 def _key(selection: Selection) -> SourceKey:

@@ -18,17 +18,18 @@ from iris_controller.rpc.views import leaving
 from iris_controller.scheduling.order import serving
 from iris_controller.watching.source import apart
 from iris_core.model.bands import BANDS, PriorityBand
-from iris_core.model.states import WorkerHealth
+from iris_core.model.states import JOB_TERMINAL, WorkerHealth
 from iris_core.wire.convert import HEALTH, band_to_wire
 from iris_core.wire.gen.iris.v1 import common_pb2, pipeline_pb2, watch_rows_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from iris_controller.autoscaling.runner import Autoscaler
     from iris_controller.loop import ControllerLoop
     from iris_controller.rpc.cluster import About
     from iris_controller.state.model import Model
+    from iris_controller.state.records import Job, Worker
     from iris_core.wire.gen.iris.v1 import backends_pb2
 
 STORE_EVERY_S: Final = 5.0
@@ -144,27 +145,45 @@ class Fleet:
         self._scaler = scaler
 
     async def look(self, task_ids: frozenset[str]) -> list[watch_rows_pb2.FleetRow]:
-        model, jobs = self._model, list(self._model.jobs.values())
-        users = {model.jobs[job_id].user_id for job_id in model.tasks}
+        model = self._model
         row = watch_rows_pb2.FleetRow(
             fleet_id="fleet",
             pending=pending_by_band(model, self._since),
-            running=running_by_band(model),
             ends=self._ends(),
             autoscaler=autoscaler_summary(model, self._scaler()),
-            users=len(users),
-            workers=workers_by_health(model),
-            workers_total=len(model.workers),
-            workers_leaving=sum(bool(leaving(model, worker)) for worker in model.workers.values()),
         )
-        job_states, task_states = await apart(len(jobs), by_state, jobs)
-        row.jobs_by_state.update(job_states)
-        row.tasks_by_state.update(task_states)
+        jobs, workers = list(model.jobs.values()), list(model.workers.values())
+        running = [dict(buckets) for buckets in model.tally.running.values()]
+        size = len(jobs) + len(workers) + sum(map(len, running))
+        await apart(size, _fill_fleet, row, model, jobs, workers, running)
         backend = await self._backend()
         row.total.CopyFrom(backend.total)
         row.committed.CopyFrom(backend.committed)
         row.devices.extend(backend.devices)
         return [row]
+
+
+def _fill_fleet(
+    row: watch_rows_pb2.FleetRow,
+    model: Model,
+    jobs: Sequence[Job],
+    workers: Sequence[Worker],
+    running: Iterable[dict[tuple[PriorityBand, str], int]],
+) -> None:
+    """May run beside the loop: slices are looked up one by one."""
+    job_states, task_states = by_state(jobs)
+    row.jobs_by_state.update(job_states)
+    row.tasks_by_state.update(task_states)
+    row.users = len({job.user_id for job in jobs if job.state not in JOB_TERMINAL})
+    row.running.extend(running_by_band(running))
+    health = Counter(worker.health for worker in workers)
+    row.workers.extend(
+        watch_rows_pb2.WorkersByHealth(health=HEALTH[state], count=health[state])
+        for state in WorkerHealth
+        if health[state]
+    )
+    row.workers_total = len(workers)
+    row.workers_leaving = sum(bool(leaving(model, worker)) for worker in workers)
 
 
 def pending_by_band(model: Model, since: Callable[[str], int]) -> list[watch_rows_pb2.BandPending]:
@@ -182,23 +201,13 @@ def pending_by_band(model: Model, since: Callable[[str], int]) -> list[watch_row
     return [found[band] for band in BANDS if band in found]
 
 
-def running_by_band(model: Model) -> list[watch_rows_pb2.BandRunning]:
-    """What runs in each band in which something does, highest first."""
+def running_by_band(running: Iterable[dict[tuple[PriorityBand, str], int]]) -> list[watch_rows_pb2.BandRunning]:
+    """What runs in each band in which something does, highest first; `running` has each job's tasks by band and worker."""
     sums: Counter[PriorityBand] = Counter()
-    for buckets in model.tally.running.values():
+    for buckets in running:
         for (band, _), count in buckets.items():
             sums[band] += count
     return [watch_rows_pb2.BandRunning(band=band_to_wire(b), tasks=sums[b]) for b in BANDS if sums[b]]
-
-
-def workers_by_health(model: Model) -> list[watch_rows_pb2.WorkersByHealth]:
-    """All workers, those that leave among them."""
-    counts = Counter(worker.health for worker in model.workers.values())
-    return [
-        watch_rows_pb2.WorkersByHealth(health=HEALTH[health], count=counts[health])
-        for health in WorkerHealth
-        if counts[health]
-    ]
 
 
 def autoscaler_summary(model: Model, scaler: Autoscaler | None) -> watch_rows_pb2.AutoscalerSummary:

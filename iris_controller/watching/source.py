@@ -29,7 +29,7 @@ SHARE = 20.0
 """A look that took a second is followed by so many without one."""
 LINGER_S = 60.0
 KEPT_GONE = 50_000
-LARGE = 2_000
+LARGE = 200
 """More than so many rows, jobs or workers are gone through in a thread."""
 
 T = TypeVar("T")
@@ -162,9 +162,8 @@ class Source:
         first.exception()
 
     async def _once(self) -> None:
-        row_id = self.kind.row_id
-        fresh = {row_id(row): row for row in await self._look.rows(self.task_ids)}
-        changed, gone = await apart(len(fresh) + len(self.rows), _differences, self.rows, fresh)
+        rows = list(await self._look.rows(self.task_ids))
+        fresh, changed, gone = await apart(len(rows) + len(self.rows), _differences, self.rows, rows, self.kind.row_id)
         self.looks += 1
         n = self._n()
         if self.looks == 1:
@@ -191,7 +190,10 @@ async def apart(size: int, work: Callable[..., T], *values: Any) -> T:
     return await asyncio.to_thread(work, *values) if size > LARGE else work(*values)
 
 
-def _differences(before: dict[str, Any], after: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """The ids of rows that are new or say something else, and of those that are gone."""
+def _differences(
+    before: dict[str, Any], rows: list[Any], row_id: Callable[[Any], str]
+) -> tuple[dict[str, Any], list[str], list[str]]:
+    """The rows by id, the ids of those that are new or say something else, and of those that are gone."""
+    after = {row_id(row): row for row in rows}
     changed = [name for name, row in after.items() if (known := before.get(name)) is not row and known != row]
-    return changed, [name for name in before if name not in after]
+    return after, changed, [name for name in before if name not in after]

@@ -158,7 +158,7 @@ async def test_buckets_are_those_of_the_scheduler_state() -> None:
             (b.job_id, b.band, b.user_id, b.worker_id, b.backend_id, b.count) for b in said.running_buckets
         ]
         assert sum(row.tasks for row in pending_by_band(r.model, r.queued.since)) == said.total_pending
-        assert sum(row.tasks for row in running_by_band(r.model)) == said.total_running
+        assert sum(row.tasks for row in running_by_band(r.model.tally.running.values())) == said.total_running
 
 
 async def test_users_are_whoever_has_a_budget_spends_or_owns_a_job() -> None:
