@@ -200,7 +200,7 @@ def _delete_slice(ids: Sequence[str], fields: Fields) -> Sequence[Message]:
 
 
 def _slice_deleted(request: Any, answer: Any) -> list[Result]:
-    return [Result(request.slice_id, True, f"is deleted; {counted(len(answer.task_ids), 'task')} stop")]
+    return [Result(request.slice_id, True, f"is deleted; {counted(len(answer.task_ids), 'task')} stopped")]
 
 
 def _unregister(ids: Sequence[str], fields: Fields) -> Sequence[Message]:
@@ -279,7 +279,7 @@ CHANGES: Final[Mapping[str, ChangeKind]] = {
         noun="slice",
         build=_delete_slice,
         results=_slice_deleted,
-        words=lambda answers: f"{counted(sum(len(answer.task_ids) for answer in answers), 'task')} stop",
+        words=lambda answers: f"{counted(sum(len(answer.task_ids) for answer in answers), 'task')} stopped",
     ),
     "unregister": ChangeKind(
         method=f"{_C}UnregisterEndpoint",

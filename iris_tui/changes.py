@@ -254,6 +254,9 @@ def _report(
         _show_page(console, session, operation, row.page(outcomes[0].answer))
     elif len(operation.results) == 1 and operation.failed:
         console.say(f"{title}: {operation.results[0].words}", severity="error")
+    elif operation.failed and operation.requests >= PAGED_FROM:
+        # Its page was shown from the beginning; who closed it is not interrupted.
+        console.say(f"{title}: {operation.state()}; :results shows them", severity="error")
     elif operation.failed:
         console.show_results()
     else:
