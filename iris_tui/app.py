@@ -58,6 +58,7 @@ class IrisApp(
     BINDINGS = bindings("app", "go")
     CSS = """
     Toast { max-width: 70; }
+
     """
 
     def __init__(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
-from textual.markup import escape
 from textual.suggester import Suggester
 
 from iris_core.model.errors import ModelError, did_you_mean, shown
@@ -108,14 +107,18 @@ class ActionProvider(Provider):
             if score > 0:
                 yield Hit(
                     score, matcher.highlight(text), self._do(action), text=text,
-                    help=escape(summary(action, self._console.session.selector)),
+                    help=self._summary(action),
                 )  # fmt: skip
+
+    def _summary(self, action: Action) -> str:
+        """Literal, where markup is read."""
+        return summary(action, self._console.session.selector, self._console.keymap).replace("[", "\\[")
 
     async def discover(self) -> Hits:
         for action in self._available()[:10]:
             yield DiscoveryHit(
                 Content(action.title), self._do(action), text=action.title,
-                help=escape(summary(action, self._console.session.selector)),
+                help=self._summary(action),
             )  # fmt: skip
 
 

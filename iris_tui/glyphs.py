@@ -27,6 +27,8 @@ class Glyphs:
     ellipsis: str
 
 
+_COERCED: Final = ("C.UTF-8", "C.utf8", "UTF-8")
+
 UNICODE: Final = Glyphs("▸", "▾", "▌", "●", "▲", "▼", "█", "▚", "▒", "░", "·", "─", "…")
 ASCII: Final = Glyphs("+", "-", ">", "*", "^", "v", "#", "!", "=", "~", ".", "-", "~")
 
@@ -37,6 +39,13 @@ def chosen(setting: str = "auto") -> Glyphs:
 
 
 def choose() -> Glyphs:
-    """What this terminal can show: Unicode unless its encoding is not UTF-8 or it is the bare Linux console."""
+    """What this terminal can show: Unicode unless its encoding is not UTF-8 or it is the bare Linux console.
+
+    Python turns the locale C into UTF-8 for itself, and says so in LC_CTYPE; whoever set it meant the terminal.
+    """
     encoding = locale.getpreferredencoding(False).lower().replace("-", "")
-    return UNICODE if encoding == "utf8" and os.environ.get("TERM") not in ("linux", "dumb") else ASCII
+    settled = os.environ.get("LC_ALL") or os.environ.get("LANG", "")
+    if os.environ.get("LC_CTYPE", "") not in ("", "C", "POSIX", *_COERCED):
+        settled = os.environ.get("LC_ALL", "")
+    bare = settled in ("C", "POSIX") or os.environ.get("TERM") in ("linux", "dumb")
+    return ASCII if bare or encoding != "utf8" else UNICODE

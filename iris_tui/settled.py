@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from textual.filter import LineFilter, NoColor
-
 from iris_core.config.console import ConsoleSettings
 from iris_core.live.wording import Tone
 from iris_core.model.errors import ModelError, did_you_mean
 from iris_core.model.text import one_line
 from iris_tui.glyphs import ASCII, Glyphs, chosen
+from iris_tui.no_colours import NoColours
 from iris_tui.themes import MONOCHROME, PREFIX, THEMES, theme_for
 from iris_tui.user_keys import Keymap, lay
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from textual.app import App
+    from textual.filter import LineFilter
 
     from iris_tui.session import Session
 
@@ -44,6 +44,7 @@ class Settled(Base):
         self.glyphs = glyphs or chosen(self.settings.glyphs)
         self.keymap = lay(self.settings.keys)
         self._chosen_themes: dict[str, str] = {}
+        self._no_colours = NoColours()
         self._line_filters: list[LineFilter] = []
         if self.glyphs is ASCII:
             from iris_tui.ascii_only import AsciiOnly
@@ -76,7 +77,7 @@ class Settled(Base):
         if self.theme != MONOCHROME.name:
             return [*super().get_line_filters(), *self._line_filters]
         # Textual's own way without colours is shades of grey, which are colours still.
-        return [NoColor(), *self._line_filters]
+        return [self._no_colours, *self._line_filters]
 
     def do_theme(self, name: str) -> None:
         names = [theme.name for theme in THEMES]
