@@ -61,6 +61,18 @@ _ALL: Final = (
         name="jobs", title="Jobs", where="screens.jobs:JobsScreen", letter="j", argument="[FILTER]", aliases=("job-tree",),
         cli="iris-core {at} job list", offline=True,
     ),
+    ScreenSpec(
+        name="job", title="One job", where="screens.job:JobScreen", argument="ID", offline=True,
+        cli="iris-core {at} job describe ID",
+    ),
+    ScreenSpec(
+        name="tasks", title="Tasks", where="screens.tasks:TasksScreen", letter="t", argument="[FILTER]", aliases=("task-list",),
+        cli="iris-core {at} task list JOB", offline=True,
+    ),
+    ScreenSpec(
+        name="task", title="One task", where="screens.task:TaskScreen", argument="ID", aliases=("attempt",), offline=True,
+        cli="iris-core {at} task describe ID",
+    ),
 )  # fmt: skip
 
 SCREENS: Final[dict[str, ScreenSpec]] = {spec.name: spec for spec in _ALL}

@@ -118,8 +118,6 @@ class RowMenu(ConsoleScreen):
         return ""
 
     def do_menu(self) -> None:
-        from iris_tui.gate import MenuScreen
-
         self.table.touch()
         row = self.table.row
         marked = sorted(self.store.marks)
@@ -128,12 +126,18 @@ class RowMenu(ConsoleScreen):
         first = self.store.get(marked[0]) if marked else row
         if first is None:
             return
-        entries = self.menu_entries(first.kind, marked=bool(marked))
-        if not entries:
-            self.console.say(f"nothing can be done with a {first.kind} here", severity="warning")
-            return
         title = counted(len(marked), f"marked {first.kind}") if marked else one_line(first.id)
-        note = "read-only: nothing can be changed from here" if self.session.read_only else self.menu_note(first.kind)
+        self.show_menu(title, first.kind, marked=bool(marked))
+
+    def show_menu(self, title: str, kind: str, *, marked: bool = False) -> None:
+        """What can be done with a thing of this kind, to choose from."""
+        from iris_tui.gate import MenuScreen
+
+        entries = self.menu_entries(kind, marked=marked)
+        if not entries:
+            self.console.say(f"nothing can be done with a {kind} here", severity="warning")
+            return
+        note = "read-only: nothing can be changed from here" if self.session.read_only else self.menu_note(kind)
         shown = [(action.menu, action.id, action.title) for action in entries]
         if kind in self.MARKABLE and not marked:
             number = self.store.counts().matched

@@ -12,26 +12,15 @@ from iris_core.model.errors import ModelError
 from iris_core.model.ids import JobId, parse_target
 from iris_core.model.text import one_line
 from iris_tui.actions import BY_ID, Action
+from screens.closer import CloserLooks
 from screens.jobs_target import Target, from_text
 
 if TYPE_CHECKING:
     from iris_tui.screen import ConsoleScreen
 
 
-class TargetActions:
+class TargetActions(CloserLooks):
     """Answers the scope "target". Mix into a ConsoleScreen."""
-
-    def chosen_target(self) -> Target | None:
-        """What the cursor is on, None if it is on nothing of the kind."""
-        raise NotImplementedError
-
-    def chosen_ids(self, kinds: Sequence[str]) -> list[str]:
-        """The marked rows of these kinds, else the one under the cursor if it is of them."""
-        raise NotImplementedError
-
-    def open_logs(self, target: Target) -> None:
-        """Show its logs."""
-        raise NotImplementedError
 
     @property
     def _screen(self) -> ConsoleScreen:

@@ -18,6 +18,7 @@ from iris_tui.actions.overview import OVERVIEW
 from iris_tui.actions.profiles import FLAME
 from iris_tui.actions.table import TABLE
 from iris_tui.actions.target import TARGET
+from iris_tui.actions.tasks import JOB, TABS, TASK, TASKS
 from iris_tui.actions.text import TEXT
 from iris_tui.actions.upkeep import UPKEEP
 from iris_tui.registry import SCREENS
@@ -47,6 +48,10 @@ ACTIONS: Final[tuple[Action, ...]] = (
     *JOBS,
     *OVERVIEW,
     *FLAME,
+    *TASKS,
+    *JOB,
+    *TASK,
+    *TABS,
     *TABLE,
     *LOG,
     *TEXT,
@@ -61,6 +66,10 @@ SCOPES: Final[dict[str, str]] = {
     "jobs": "The tree of jobs",
     "overview": "The pulse of the cluster",
     "flame": "Flame graphs",
+    "tasks": "All tasks",
+    "job": "The page of a job",
+    "task": "The page of a task",
+    "tabs": "Pages in parts",
     "table": "Moving in a table",
     "log": "Logs",
     "text": "Text pages",

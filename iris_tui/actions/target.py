@@ -24,6 +24,18 @@ TARGET: Final[tuple[Action, ...]] = (
         cli="iris-core {at} rpc controller get-job-status --job-id {job}", menu="y", kinds=("job", "task", "attempt"),
     ),
     Action(
+        id="target.page", title="Open its page", keys=("J",), command="page", arguments="[ID]", cli="iris-core {at} {noun} describe {id}",
+        menu="g", kinds=("job", "task", "attempt"),
+    ),
+    Action(
+        id="target.compare", title="Compare two attempts, or one with the one before", keys=("C",), command="compare",
+        arguments="[ID ID]", menu="C", kinds=("task", "attempt"), many=True,
+    ),
+    Action(
+        id="target.profile", title="Take a profile of it now", command="profile-now", arguments="[ID [threads|cpu|memory]]",
+        cli="iris-core {at} {noun} profile threads {id}", menu="t", kinds=("task", "attempt"),
+    ),
+    Action(
         id="target.copy", title="Copy the id", keys=("c",), command="copy", arguments="[ID]", menu="i", kinds=("job", "task", "attempt"),
         many=True,
     ),
@@ -38,6 +50,10 @@ TARGET: Final[tuple[Action, ...]] = (
     Action(
         id="target.complete", title="Complete: end it as succeeded", tier=1, mutates=True, command="complete", arguments="[ID…]",
         cli="iris-core {at} job complete {id}", menu="o", kinds=("job",),
+    ),
+    Action(
+        id="target.exec", title="Run a command in it", tier=1, mutates=True, command="exec", arguments="[ID COMMAND]",
+        cli="iris-core {at} task exec {id} -- {command}", menu="s", kinds=("task", "attempt"),
     ),
     Action(
         id="target.preempt", title="Preempt: end the attempt, the task is tried again", tier=1, mutates=True, command="preempt",

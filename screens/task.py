@@ -1,0 +1,415 @@
+"""Task: one task on one page: what it holds now, its attempts, what was decided about it, its profiles, endpoints and outputs.
+
+An attempt's id opens the page of its task with the cursor on it. Two marked attempts are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from iris_core.live import measured
+from iris_core.live.attempt_feed import AttemptFeed
+from iris_core.live.columns import ATTEMPTS, ColumnSpec, age, pick
+from iris_core.live.endpoint_columns import ENDPOINTS
+from iris_core.live.polled import Polled
+from iris_core.live.profile_columns import PROFILES
+from iris_core.live.rows import Row
+from iris_core.live.wording import NOTHING, Tone, attempt_reason, iso, outputs_text, task_tone, when
+from iris_core.model.filter import Field, FieldType
+from iris_core.model.ids import AttemptId
+from iris_core.model.states import TERMINAL, TaskState, label, task_label
+from iris_core.model.text import one_line, visible
+from iris_tui.drawing import Run
+from iris_tui.keymap import bindings
+from iris_tui.list_screen import ListScreen, Source, SpecCells
+from iris_tui.tabbed import PartText, RowsPart, Tab, Tabbed, polled_status
+from iris_tui.widgets.facts import Facts
+from iris_tui.widgets.pane import Pane, State, Status
+from screens.comparing import needs_task
+from screens.job import event_columns, event_detail, event_rows, fill_events_state
+from screens.job_parts import UsagePane, task_facts
+from screens.jobs_target import Target, from_text
+from screens.targets import TargetActions
+
+if TYPE_CHECKING:
+    from textual.widget import Widget
+
+    from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+    from iris_core.wire.gen.iris.v1 import endpoints_pb2, profiles_pb2
+    from iris_tui.pages import Lines
+    from iris_tui.session import Session
+    from iris_tui.widgets.virtual_table import Cells
+
+_ATTEMPTS_PART: Final = 0
+_PROFILES_PART: Final = 3
+_EVENT_COLUMNS = ("time", "attempt", "type", "source", "action", "count")
+_PROFILE_COLUMNS = (
+    "profile_id",
+    "attempt",
+    "type",
+    "format",
+    "trigger",
+    "captured_at",
+    "duration_seconds",
+    "size_bytes",
+)
+_ENDPOINT_COLUMNS = ("name", "address", "access", "age", "lease", "proxy_path")
+MOST_PROFILES: Final = 200
+MOST_PAGES: Final = 5
+"""Pages of endpoints that are looked through for those of the task."""
+
+STARTED: Final[ColumnSpec[Any]] = ColumnSpec(
+    id="started", title="STARTED", min_width=6, max_width=7, align="right", hide=4,
+    value=lambda attempt: iso(attempt.started_at_ms),
+    text=lambda attempt, now: age(attempt.started_at_ms, now),
+    sort=lambda attempt, _: -attempt.started_at_ms,
+)  # fmt: skip
+FIELDS: Final[dict[str, FieldType | Field]] = {
+    "attempt": FieldType.NUMBER,
+    "state": Field(FieldType.WORD, tuple(label(state) for state in TaskState if state)),
+    "worker": FieldType.TEXT,
+    "reason": FieldType.TEXT,
+    "exit": FieldType.NUMBER,
+}
+
+
+class TaskScreen(Tabbed, ListScreen, TargetActions):
+    """One task, by its id or that of one of its attempts."""
+
+    SCOPES: ClassVar[tuple[str, ...]] = ("task", "tabs", "target", "list")
+    BINDINGS = bindings("task", "tabs", "target", "list")
+    CSS_PATH = "task.tcss"
+    NOUN = "attempt"
+    TITLE = "Attempts"
+    FIELDS = FIELDS
+    WORDS = ("state", "worker", "reason")
+    MARKABLE = ("attempt",)
+
+    def __init__(self, session: Session, subject: str) -> None:
+        """Raises ModelError: the subject is no task's or attempt's id."""
+        self.subject = subject
+        self.task_id = needs_task(subject)
+        self.feed = AttemptFeed(session.client, session.clock, self.task_id)
+        super().__init__(session)
+        if isinstance(from_text(subject).attempt_number, int):
+            self._wanted_cursor = AttemptId.parse(subject).text
+        self.facts = Facts(id="facts")
+        self.found: Polled[pb.GetTaskStatusResponse] = Polled(self._read_task)
+        self.events: Polled[measured.Events] = Polled(self._read_events)
+        self.usage: Polled[measured.Usage] = Polled(self._read_usage)
+        self.profiles: Polled[profiles_pb2.ListProfilesResponse] = Polled(self._read_profiles, every_s=30)
+        self.endpoints: Polled[list[endpoints_pb2.Endpoint]] = Polled(self._read_endpoints)
+        self.said: Polled[str] = Polled(self._read_said)
+        self._seen = 0
+        self._taken = 0
+
+    # --- the list of attempts ----------------------------------------------------------------------------------------
+
+    def make_source(self) -> Source:
+        return self.feed
+
+    def make_cells(self) -> Cells:
+        return SpecCells(
+            [
+                ATTEMPTS["attempt"],
+                *pick(ATTEMPTS, ("state", "exit")),
+                STARTED,
+                *pick(ATTEMPTS, ("time", "worker", "memory_peak")),
+                replace(ATTEMPTS["reason"], min_width=28),
+                replace(ATTEMPTS["uid"], hide=9),
+            ]
+        )
+
+    def filter_values(self, value: Any, now_ms: int) -> Any:
+        return {
+            "attempt": value.attempt_id,
+            "state": task_label(value.state),
+            "worker": value.worker_id or None,
+            "reason": attempt_reason(value) or None,
+            "exit": value.exit_code if value.HasField("exit_code") else None,
+        }.__getitem__
+
+    def empty_words(self) -> tuple[str, ...]:
+        return ("No attempt yet: the task was not placed on a worker.", "w explains why it waits.")
+
+    def detail_runs(self, row: Row[Any]) -> list[Run]:
+        attempt = row.value
+        runs = [Run(f" {one_line(row.id)}{' (current)' if attempt.current else ''}")]
+        runs.append(Run(f"  {task_label(attempt.state)}", task_tone(attempt.state)))
+        if attempt.HasField("log_lines"):
+            runs.append(Run(f"  {attempt.log_lines:,} log lines", Tone.DIM))
+        reason = attempt_reason(attempt)
+        return [*runs, Run(f"  {one_line(reason)}")] if reason else runs
+
+    def status(self) -> Status:
+        if not self.feed.known and self.found.fault and self.link.current:
+            return Status(
+                State.ERROR, "", (f"{one_line(self.task_id)}: {self.found.fault}", "^r tries again, Esc goes back.")
+            )
+        if self.feed.known and self.found.fault and self.link.current:
+            return polled_status(self, self.found, "attempts")
+        return super().status()
+
+    # --- building ----------------------------------------------------------------------------------------------------
+
+    def body(self) -> Iterable[Widget]:
+        list(super().body())
+        glyphs = self.console.glyphs
+        self.event_rows = RowsPart(event_columns(_EVENT_COLUMNS), "event", glyphs)
+        self.charts = UsagePane(glyphs)
+        self.profile_rows = RowsPart(pick(PROFILES, _PROFILE_COLUMNS), "profile", glyphs)
+        self.endpoint_rows = RowsPart(pick(ENDPOINTS, _ENDPOINT_COLUMNS), "endpoint", glyphs)
+        self.more = PartText(f"Task {self.task_id}")
+        self.tabs = [
+            Tab("Attempts", self.pane, self.table, self._flush_attempts),
+            Tab("Events", self.event_rows, self.event_rows.table, self._flush_events, self.events, event_detail),
+            Tab("Charts", self.charts, None, self._flush_charts, self.usage),
+            Tab("Profiles", self.profile_rows, self.profile_rows.table, self._flush_profiles, self.profiles),
+            Tab(
+                "Endpoints",
+                self.endpoint_rows,
+                self.endpoint_rows.table,
+                self._flush_endpoints,
+                self.endpoints,
+                _endpoint_detail,
+            ),
+            Tab("Outputs", Pane(self.more), self.more, self._flush_more, self.said),
+        ]
+        yield self.facts
+        yield self.make_bar()
+        yield from self.panes()
+        yield self.detail
+
+    def title_text(self) -> str:
+        return f"task {one_line(self.task_id)}"
+
+    # --- live --------------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        feed, clock = self.feed, self.session.clock
+        if feed.seen != self._seen:
+            self._seen = feed.seen
+            self.found.want()
+        if self.found.due(clock.monotonic()) and (self.link.current or not self.found.loaded):
+            work = self.found.read(clock.monotonic(), clock.now_ms())
+            self.run_worker(work, name="read the task", group="task", exit_on_error=False)
+        if self.found.value is not None and self.found.version != self._taken:
+            self._taken = self.found.version
+            feed.put(self.found.value)
+            self._urgent = True
+        super().flush()
+        self.flush_tabs()
+        task = feed.task
+        if task is None:
+            self.facts.show([[Run(one_line(self.task_id))]])
+        else:
+            self.facts.show(task_facts(task, self._resources, clock.now_ms()))
+        count = len(self.store.rows)
+        self.tabs[_ATTEMPTS_PART].note = f"{count:,}" if count else ""
+
+    def tick(self) -> None:
+        super().tick()
+        self.tick_part()
+
+    @property
+    def _resources(self) -> Any:
+        from iris_core.wire.gen.iris.v1 import common_pb2
+
+        return self.found.value.resources if self.found.value is not None else common_pb2.Resources()
+
+    def reload(self) -> None:
+        super().reload()
+        self.found.want()
+        self.reload_tabs()
+
+    def show_state(self) -> None:
+        super().show_state()
+        if self.shown_tab != _ATTEMPTS_PART:
+            self.detail.show(self.part_detail())
+
+    # --- the parts ---------------------------------------------------------------------------------------------------
+
+    def _flush_attempts(self) -> None:
+        """The list does so by itself."""
+
+    def _command(self, words: str) -> str:
+        return f"iris-core {self.session.selector} {words} {one_line(self.task_id)}"
+
+    def _flush_events(self) -> None:
+        pane, found = self.event_rows, self.events.value
+        if found is not None and self.fresh("events", self.events.version):
+            pane.fill(event_rows(found.events))
+        fill_events_state(self, self.tabs[1], pane, self.events)
+        self.rows_title(self.tabs[1], pane, "event", self._command("task events"))
+
+    def _flush_charts(self) -> None:
+        usage = self.usage.value
+        nothing = usage is not None and not len(usage.cpu) and not len(usage.memory)
+        empty = ("Nothing was measured yet: workers measure a running task every 15 seconds.",) if nothing else ()
+        partial = "; ".join(usage.notes) if usage is not None else ""
+        self.charts.set_status(polled_status(self, self.usage, "measurements", empty=empty, partial=partial))
+        if usage is not None and self.fresh("charts", self.usage.version):
+            self.charts.fill(usage, self._resources)
+        self.charts.update_title([Run("Charts"), Run("   over all attempts", Tone.DIM)])
+
+    def _flush_profiles(self) -> None:
+        pane, found = self.profile_rows, self.profiles.value
+        if found is not None and self.fresh("profiles", self.profiles.version):
+            pane.fill([Row(record.profile_id, "profile", record) for record in found.profiles])
+        empty: tuple[str, ...] = ()
+        partial = ""
+        if found is not None:
+            empty = (
+                ()
+                if found.profiles
+                else ("No profile of this task is kept; they are for a week.", "x t takes one now.")
+            )
+            capped = (f"the newest {len(found.profiles):,} are shown",) if found.capped else ()
+            partial = "; ".join((*capped, *found.notes))
+        pane.set_status(polled_status(self, self.profiles, "profiles", empty=empty, partial=partial))
+        self.rows_title(self.tabs[_PROFILES_PART], pane, "profile", self._command("profile list -t"))
+
+    def _flush_endpoints(self) -> None:
+        pane, found = self.endpoint_rows, self.endpoints.value
+        if found is not None and self.fresh("endpoints", self.endpoints.version):
+            pane.fill([Row(one.endpoint_id or one.name, "endpoint", one) for one in found])
+        empty = ("This task serves nothing under a name now.",) if found is not None and not found else ()
+        pane.set_status(polled_status(self, self.endpoints, "endpoints", empty=empty))
+        prefix = f"iris-core {self.session.selector} endpoints list {one_line(from_text(self.task_id).job)}"
+        self.rows_title(self.tabs[4], pane, "endpoint", prefix)
+
+    def _flush_more(self) -> None:
+        pane = self.tabs[5].pane
+        pane.set_status(polled_status(self, self.said, "outputs"))
+        if self.fresh("more", self.said.version, str(self.feed.store.rows.keys()) + str(self._taken)):
+            self.more.show(_more_lines([row.value for row in self.store.rows.values()], self.said.value or ""))
+        pane.update_title([Run("Outputs, and what the task says of itself")])
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    async def _read_task(self) -> pb.GetTaskStatusResponse:
+        return await self.session.tree.task_status(self.task_id)
+
+    async def _incarnation(self) -> int:
+        task = self.feed.task or (await self._read_task()).task
+        return int(task.incarnation)
+
+    async def _where(self) -> str:
+        return measured.whose(self.task_id, await self._incarnation(), task=True)
+
+    async def _read_events(self) -> measured.Events:
+        return await measured.events(self.session.client, await self._where())
+
+    async def _read_said(self) -> str:
+        return await measured.said(self.session.client, await self._where())
+
+    async def _read_usage(self) -> measured.Usage:
+        task = self.feed.task or (await self._read_task()).task
+        ended = int(task.state) in TERMINAL and task.finished_at_ms
+        until = task.finished_at_ms if ended else self.session.clock.now_ms()
+        attempts = self.found.value.attempts if self.found.value is not None else ()
+        started = min((one.started_at_ms for one in attempts if one.started_at_ms), default=task.submitted_at_ms)
+        return await measured.usage(self.session.client, await self._where(), started, until)
+
+    async def _read_profiles(self) -> profiles_pb2.ListProfilesResponse:
+        from iris_core.wire.gen.iris.v1 import profiles_pb2
+
+        request = profiles_pb2.ListProfilesRequest(
+            source=self.task_id, page_size=MOST_PROFILES, min_incarnation=await self._incarnation()
+        )
+        return await self.session.client.call(
+            "ControllerService/ListProfiles", request, profiles_pb2.ListProfilesResponse, timeout_s=60.0
+        )
+
+    async def _read_endpoints(self) -> list[endpoints_pb2.Endpoint]:
+        from iris_core.wire.gen.iris.v1 import endpoints_pb2
+
+        root = "/".join(self.task_id.split("/")[:3])
+        found: list[endpoints_pb2.Endpoint] = []
+        token = ""
+        for _ in range(MOST_PAGES):
+            answer = await self.session.client.call(
+                "ControllerService/ListEndpoints",
+                endpoints_pb2.ListEndpointsRequest(prefix=f"{root}/", page_token=token),
+                endpoints_pb2.ListEndpointsResponse,
+            )
+            found += [one for one in answer.endpoints if one.task_id == self.task_id]
+            token = answer.next_page_token
+            if not token:
+                break
+        return found
+
+    # --- what an action is about -------------------------------------------------------------------------------------
+
+    def chosen_target(self) -> Target | None:
+        if self.shown_tab == _ATTEMPTS_PART:
+            self.table.touch()
+            row = self.table.row
+            if row is not None:
+                return from_text(row.id)
+        return from_text(self.task_id)
+
+    def chosen_ids(self, kinds: Sequence[str]) -> list[str]:
+        if self.shown_tab == _ATTEMPTS_PART and self.store.order and "attempt" in kinds:
+            return super().chosen_ids(kinds)
+        return [self.task_id] if "task" in kinds else []
+
+    def do_menu(self) -> None:
+        if self.shown_tab == _ATTEMPTS_PART and self.table.row is not None:
+            super().do_menu()
+        else:
+            self.show_menu(one_line(self.task_id), "task")
+
+    def do_open(self) -> None:
+        if self.shown_tab == _PROFILES_PART:
+            row = self.profile_rows.table.row
+            if row is not None:
+                self.open_profile(row.id)
+            return
+        target = self.chosen_target()
+        if target is not None and self.shown_tab == _ATTEMPTS_PART:
+            self.open_logs(target)
+
+    def profiled(self) -> None:
+        self.profiles.want()
+        self.show_tab(_PROFILES_PART)
+
+
+def _endpoint_detail(row: Row[Any]) -> list[Run]:
+    one = row.value
+    return [
+        Run(f" {one_line(one.name)}"),
+        Run(f"  {one_line(one.address)}"),
+        Run(f"  {one_line(one.proxy_path)}", Tone.DIM),
+    ]
+
+
+def _more_lines(attempts: Sequence[pb.AttemptStatus], said: str) -> Lines:
+    """What the task says of itself in full, and of each attempt what became of its outputs, the newest first."""
+    lines: list[tuple[str, Tone]] = []
+    if said:
+        lines.append(("Says", Tone.BUSY))
+        lines += [(f"  {visible(line)}", Tone.PLAIN) for line in said.splitlines()]
+        lines.append(("", Tone.PLAIN))
+    for one in sorted(attempts, key=lambda one: -one.attempt_id):
+        lines.append(
+            (f"Attempt {one.attempt_id}{' (current)' if one.current else ''}  {one_line(one.attempt_uid)}", Tone.BUSY)
+        )
+        kept = outputs_text(one.outputs) if one.HasField("outputs") else ""
+        nothing = "nothing is kept: it did not end by itself" if one.finished_at_ms else "kept when it ends by itself"
+        lines.append((f"  outputs   {one_line(kept) or nothing}", Tone.PLAIN if kept else Tone.DIM))
+        if one.outputs.url:
+            lines.append(
+                (
+                    f"            iris-core attempt outputs {one_line(one.task_id)}:{one.attempt_id} --save FILE",
+                    Tone.DIM,
+                )
+            )
+        created, started, ended = (when(ms) for ms in (one.created_at_ms, one.started_at_ms, one.finished_at_ms))
+        lines.append((f"  created {created}  started {started}  ended {ended}  (UTC)", Tone.PLAIN))
+        count = f"{one.log_lines:,}" if one.HasField("log_lines") else NOTHING
+        ended_as = f"  ended as {one_line(one.terminal_reason)}" if one.terminal_reason else ""
+        lines.append((f"  log lines {count}{ended_as}", Tone.PLAIN))
+    return lines

@@ -1,0 +1,150 @@
+"""Tasks: those of all jobs in one list, live, with any filter; older ones below as history.
+
+What the list holds is data in `iris_core.live.task_feed`; this file says how it looks and what the keys do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from iris_core.live.columns import TASKS, exit_text, pick
+from iris_core.live.filters import TASK_FIELDS, TASK_WORDS, task_row
+from iris_core.live.jobtree import HISTORY
+from iris_core.live.task_feed import MOST_OLDER, TaskFeed
+from iris_core.live.wording import Tone, task_reason, task_tone
+from iris_core.model.states import TERMINAL, task_label
+from iris_core.model.text import one_line
+from iris_tui.drawing import Run, counted
+from iris_tui.keymap import bindings
+from iris_tui.list_screen import ListScreen, Source, SpecCells
+from screens.jobs_target import Target, from_row
+from screens.targets import TargetActions
+
+if TYPE_CHECKING:
+    from iris_core.live.rows import Row
+    from iris_tui.session import Session
+    from iris_tui.widgets.virtual_table import Cells, VirtualTable
+
+COLUMNS = ("task_id", "state", "exit", "attempt", "age", "time", "failures", "preemptions", "memory", "worker")
+
+
+class TaskCells(SpecCells):
+    """The cells of tasks; older ones say so before their reason."""
+
+    def cells(self, row: Row[Any], column: str, width: int, now_ms: int) -> list[Run]:
+        runs = super().cells(row, column, width, now_ms)
+        if row.section == HISTORY and column == "reason":
+            return [Run("history  ", Tone.DIM), *(run for run in runs if run.text != "-")]
+        return runs
+
+
+class TasksScreen(ListScreen, TargetActions):
+    """All tasks of one session's cluster."""
+
+    SCOPES: ClassVar[tuple[str, ...]] = ("tasks", "target", "list")
+    BINDINGS = bindings("tasks", "target", "list")
+    CSS_PATH = "tasks.tcss"
+    NOUN = "task"
+    TITLE = "Tasks"
+    FIELDS = TASK_FIELDS
+    WORDS = TASK_WORDS
+    MARKABLE = ("task",)
+
+    def __init__(self, session: Session) -> None:
+        self.feed = TaskFeed(session.client, session.clock)
+        super().__init__(session)
+
+    def make_source(self) -> Source:
+        return self.feed
+
+    def make_cells(self) -> Cells:
+        return TaskCells([*pick(TASKS, COLUMNS), replace(TASKS["reason"], min_width=22)])
+
+    def filter_values(self, value: Any, now_ms: int) -> Any:
+        return task_row(value, now_ms)
+
+    def empty_words(self) -> tuple[str, ...]:
+        return (
+            "No tasks: no job has any that is not over, and no older ones are kept.",
+            f"Submit a job: iris-core {self.session.selector} job run -- python3 -c \"print('hello')\"",
+        )
+
+    def partial_words(self) -> str:
+        older = self.feed.older
+        if older.error:
+            return f"older tasks not loaded: {older.error}; ^r tries again"
+        if older.loading:
+            return "loading older tasks"
+        if older.left_out:
+            return f"{counted(older.left_out, 'job')} ended with tasks that are not shown; ^r reads them"
+        return f"no more than {MOST_OLDER:,} older tasks are kept" if older.full else ""
+
+    def count_words(self) -> str:
+        feed, counts = self.feed, self.store.counts()
+        older = f" ({feed.older.rows:,} older)" if feed.older.rows else ""
+        if feed.narrowed:
+            return f"{counts.matched:,} of {counted(feed.total + feed.older.rows, 'task')}{older}"
+        return super().count_words() + older
+
+    def detail_runs(self, row: Row[Any]) -> list[Run]:
+        task = row.value
+        gone = " (gone)" if row.gone else ""
+        runs = [Run(f" {one_line(row.id)}{gone}"), Run(f"  {task_label(task.state)}", task_tone(task.state))]
+        if int(task.state) in TERMINAL and task.HasField("exit_code"):
+            runs.append(Run(f"  exit {exit_text(task.exit_code, task.error)}"))
+        if task.worker_id:
+            runs.append(Run(f"  on {one_line(task.worker_id)}", Tone.DIM))
+        reason = task_reason(task)
+        if reason:
+            runs.append(Run(f"  {one_line(reason)}"))
+        return runs
+
+    # --- live --------------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        feed = self.feed
+        for job_id in feed.take_ending():
+            self.run_worker(
+                feed.load_ended(job_id), name=f"tasks of {one_line(job_id)}", group="ended", exit_on_error=False
+            )
+        if not self.prompt.is_open:
+            feed.narrow(self.filter.text if self.filter is not None else "")
+        if feed.loaded and not self.store.rows and not feed.older.exhausted:
+            self._load_older()
+        super().flush()
+
+    def reload(self) -> None:
+        self.feed.restart(self.feed.older.filter)
+        super().reload()
+
+    def filtered(self) -> None:
+        self.feed.restart(self.filter.text if self.filter is not None else "")
+
+    def on_virtual_table_moved(self, event: VirtualTable.Moved) -> None:
+        event.stop()
+        if event.at_end and self.table.touched and self.feed.loaded:
+            self._load_older()
+        if self.is_current:
+            self.show_state()
+
+    def _load_older(self) -> None:
+        older = self.feed.older
+        if not (older.exhausted or older.loading or older.error or older.full):
+            self.run_worker(self._older(), name="older tasks", group="history", exit_on_error=False)
+
+    async def _older(self) -> None:
+        if await self.feed.load_older():
+            self._urgent = True
+
+    # --- what the keys do --------------------------------------------------------------------------------------------
+
+    def chosen_target(self) -> Target | None:
+        self.table.touch()
+        row = self.table.row
+        return from_row(row) if row is not None else None
+
+    def do_open(self) -> None:
+        target = self.chosen_target()
+        if target is not None:
+            self.console.go("task", target.id)
