@@ -30,6 +30,7 @@ from iris_controller.store.database import open_reader
 from iris_controller.store.load import load_model
 from iris_controller.store.reads import Readers
 from iris_controller.store.seal import Seal
+from iris_controller.store.waits import requeued
 from iris_controller.store.writer import CommitFailed, Statement
 from iris_controller.ticker import SchedulerTicker
 from iris_core.auth.keys import new_key
@@ -69,7 +70,7 @@ class OfflineState:
         database = opened.database
         try:
             with closing(open_reader(database)) as connection:
-                model = load_model(connection, to_write=False)
+                model, waits = load_model(connection, to_write=False), requeued(connection)
         except Exception as error:  # what is in it may be anything
             raise BadCheckpoint(
                 f"checkpoint {opened.label} cannot be read: {type(error).__name__}: {error}"[:300]
@@ -100,9 +101,9 @@ class OfflineState:
         folder = database.parent
         options = ServeOptions(config=parse_config(CONFIG), state_dir=folder, host="", dry_run=True)
         finelog = FinelogProcess(folder)
-        Services(options, stored, loop, finelog, "offline", self.moment_ms, list, {}, lambda table, row: None).register(
-            self._router
-        )
+        Services(
+            options, stored, loop, finelog, "offline", self.moment_ms, list, {}, lambda table, row: None, requeued=waits
+        ).register(self._router)
 
     async def call(self, method_name: str, request: bytes) -> bytes:
         """Messages as they travel. Raises UsageFailed: only a controller can do that; RpcFailed: the answer is an error."""
