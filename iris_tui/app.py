@@ -58,7 +58,6 @@ class IrisApp(
     BINDINGS = bindings("app", "go")
     CSS = """
     Toast { max-width: 70; }
-
     """
 
     def __init__(
