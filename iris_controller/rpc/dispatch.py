@@ -65,7 +65,12 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
 
 _EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # its stubs lack it
 _ENTITY_FIELDS = ("name", "job_id", "task_id", "worker_id", "target", "bundle_id")
-_TARGET_FIELDS = (*_ENTITY_FIELDS, "targets", "user_id", "slice_id", "scale_group", "endpoint_id")
+_TARGET_FIELDS = (
+    *("name", "job_id", "task_id", "worker_id", "target", "targets"),
+    *("user_id", "slice_id", "scale_group", "endpoint_id"),
+)
+_COUNTED_FIELDS = ("job_ids", "task_ids", "worker_ids")
+"""Of an answer: what a change came to, in numbers."""
 _NAMED_TARGETS = 20
 """So many are named in an audit line; all are counted."""
 
@@ -374,7 +379,7 @@ class Router:
             if not call.replayed:
                 if entry.access.action:
                     _write_audit(entry, call, argument)
-                self._write_change(entry, call, argument)
+                self._write_change(entry, call, argument, answer)
             return answer
 
         task = asyncio.create_task(work(), name=entry.method.full_name)
@@ -387,7 +392,7 @@ class Router:
             task.add_done_callback(_nobody_asks)
             raise
 
-    def _write_change(self, entry: Entry, call: Call, argument: Argument) -> None:
+    def _write_change(self, entry: Entry, call: Call, argument: Argument, answer: Answer) -> None:
         """The line of an operator's change: how it came about, and on what, to be read when all of that is gone."""
         by_operator = (
             entry.access.tier is not None
@@ -405,6 +410,7 @@ class Router:
         if reason and not fields.get("reason"):
             fields["reason"] = redact_text(reason)
         fields |= {"targets": ",".join(names[:_NAMED_TARGETS]), "target_count": len(names)}
+        fields |= {name: len(getattr(answer, name)) for name in _COUNTED_FIELDS if getattr(answer, name, ())}
         fields |= {"planned": bool(planned), **totals, "via": call.identity.via, "peer": call.peer}
         if call.request_id:
             fields["request_id"] = call.request_id

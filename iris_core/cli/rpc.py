@@ -118,6 +118,9 @@ def command_of(found: Method) -> click.Command:
                     [f"--{option}", field.name], metavar="N" if numeric else "TEXT", type=int if numeric else str
                 )
             )
+    if "request_id" in found.request.DESCRIPTOR.fields_by_name:
+        help_text = "The token of a plan (rpc controller plan), for exactly what was planned."
+        params.append(click.Option(["--plan-token", "plan_token"], metavar="TOKEN", help=help_text))
     return click.Command(
         kebab(found.name),
         params=params,
@@ -127,8 +130,10 @@ def command_of(found: Method) -> click.Command:
     )
 
 
-def _call(ctx: click.Context, found: Method, body: str | None, **fields: Any) -> None:
+def _call(ctx: click.Context, found: Method, body: str | None, plan_token: str | None = None, **fields: Any) -> None:
     from google.protobuf import json_format
+
+    from iris_core.client.context import sending
 
     session = session_of(ctx)
     given = {name: value for name, value in fields.items() if value is not None}
@@ -149,7 +154,8 @@ def _call(ctx: click.Context, found: Method, body: str | None, **fields: Any) ->
             output.line(output.as_json_line(_as_dict(answer)))
             output.flush()
         return
-    answer = session.client.call(found.full_name, request, found.response, timeout_s=90.0)
+    with sending(plan_token=plan_token or ""):
+        answer = session.client.call(found.full_name, request, found.response, timeout_s=90.0)
     output.line(output.as_json(_as_dict(answer)))
 
 

@@ -49,7 +49,7 @@ class ClientContext:
         reason = redact_text(self.reason)
         if reason:
             said["reason"] = _cut(reason, MOST_REASON)
-        command = redact_text(self.command)
+        command = _without_secrets(self.command)
         if command:
             said["command"] = command
             room = len(command)
@@ -59,6 +59,20 @@ class ClientContext:
         if len(_dump(said)) > MOST_BYTES:
             said["reason"] = _cut(reason, 100)
         return _dump(said)
+
+
+def _without_secrets(command: str) -> str:
+    """Word by word where the words can be told apart, so that its quotes stay what they are."""
+    import shlex
+
+    from iris_core.model.redact import redact_argv, redact_text
+
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return redact_text(command)
+    shown = redact_argv(words)
+    return command if shown == words else shlex.join(shown)
 
 
 def command_line(program: str, argv: Sequence[str]) -> str:

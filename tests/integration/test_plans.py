@@ -8,10 +8,13 @@ import json
 from pathlib import Path
 from typing import TypeVar
 
+import httpcore
 import pytest
 from google.protobuf.message import Message
 
 from iris_core.client.context import ClientContext, sending
+from iris_core.client.endpoint import parse_url
+from iris_core.client.http_client import HttpClient
 from iris_core.contracts import Denied, RpcFailed
 from iris_core.wire.gen.iris.v1 import budgets_pb2, common_pb2, plan_pb2
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
@@ -75,7 +78,7 @@ async def test_cancelling_says_what_ends_and_the_token_ends_exactly_that(
         'command="iris-core job cancel /ada/train"',
         'reason="too slow"',
         "pasted=true",
-        "targets=/ada/train target_count=1 planned=true plan_targets=1 plan_jobs=2 plan_running_tasks=2",
+        "targets=/ada/train target_count=1 job_ids=2 planned=true plan_targets=1 plan_jobs=2 plan_running_tasks=2",
     ):
         assert part in lines[0], part
 
@@ -160,6 +163,42 @@ async def test_plans_speak_json_and_refuse_what_is_none(tmp_path: Path) -> None:
         ):
             status, body = await r.post("Plan", asked)
             assert status == 400 and said in body["error"]["message"] if "error" in body else said in body["message"]
+
+
+async def test_over_http_a_token_works_as_well_and_a_forged_context_forges_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "iris.audit")
+    forged = "x event=job_cancelled entity=/bob/b trigger=bob\nevent=job_cancelled entity=/bob/c"
+    async with rig(tmp_path) as r:
+        await r.launch("/ada/a")
+        await r.launch("/ada/b")
+        request = pb.TerminateJobRequest(job_id="/ada/a", request_id="r1")
+        found = await plan(r, "TerminateJob", request)
+        with HttpClient(parse_url(r.controller.port.url)) as http:
+
+            def end(token: str, sent: pb.TerminateJobRequest, context: ClientContext) -> list[str]:
+                with sending(plan_token=token, context=context):
+                    answer = http.call("ControllerService/TerminateJob", sent, pb.TerminateJobResponse)
+                return list(answer.job_ids)
+
+            context = ClientContext("cli", forged, forged)
+            assert await asyncio.to_thread(end, found.token, request, context) == ["/ada/a"]
+            other = pb.TerminateJobRequest(job_id="/ada/b", request_id="r2")
+            with pytest.raises(RpcFailed, match="another request"):
+                await asyncio.to_thread(end, found.token, other, context)
+        async with httpcore.AsyncConnectionPool() as pool:
+            answer = await pool.request(
+                "POST",
+                f"{r.controller.port.url}/iris.v1.ControllerService/TerminateJob",
+                headers={"content-type": "application/json", "iris-client-context": "y" * 3000},
+                content=b'{"job_id": "/ada/b"}',
+            )
+            assert answer.status == 200, "a context that cannot be read stops nothing"
+    lines = [line for line in caplog.messages if line.startswith("event=operator_change")]
+    assert len(lines) == 2 and all("\n" not in line and "event=job_cancelled" not in line for line in lines)
+    assert all(" trigger=bob" not in line and " entity=/bob" not in line for line in lines)
+    assert 'client_context="left out: 3000 bytes, at most 2048" targets=/ada/b target_count=1 job_ids=1 planned=false' in lines[1]
 
 
 async def test_a_read_only_console_may_plan_and_may_not_carry_out(tmp_path: Path) -> None:

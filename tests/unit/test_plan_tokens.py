@@ -168,6 +168,9 @@ def test_secrets_are_taken_out_before_anything_leaves() -> None:
     header = ClientContext("cli", command, "token=hunter2hunter2").header()
     assert "geheim" not in header and "abc" not in header and "hunter2" not in header
     assert "HF_TOKEN" in header
+    typed = ClientContext("console", "iris-core job cancel /a/b --reason 'so token=hunter2hunter2'").header()
+    assert "'so token=[redacted:token]'" in typed, "its quotes stay what they are"
+    assert "hunter2" not in ClientContext("console", "unbalanced ' token=hunter2hunter2").header()
 
 
 def test_what_is_laid_around_calls_holds_within_and_ends() -> None:
