@@ -73,6 +73,17 @@ _ALL: Final = (
         name="task", title="One task", where="screens.task:TaskScreen", argument="ID", aliases=("attempt",), offline=True,
         cli="iris-core {at} task describe ID",
     ),
+    ScreenSpec(
+        name="profiles", title="Profiles", where="screens.profiles:ProfilesScreen", letter="p", argument="[FILTER]",
+        cli="iris-core {at} profile list",
+    ),
+    ScreenSpec(
+        name="profile", title="Profile", where="screens.profile:ProfileScreen", argument="ID", cli="iris-core {at} profile get ID",
+    ),
+    ScreenSpec(
+        name="controller", title="Controller", where="screens.controller:ControllerScreen", letter="r", aliases=("readyz",),
+        cli="iris-core {at} process status",
+    ),
 )  # fmt: skip
 
 SCREENS: Final[dict[str, ScreenSpec]] = {spec.name: spec for spec in _ALL}

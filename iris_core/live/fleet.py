@@ -63,7 +63,7 @@ def pulse(
     found = list(troubles(fleet, controller, groups, now_ms))
     if not found and fleet is not None:
         found.append(
-            _line("well", "", ("Nothing is wrong that the controller knows of.", Tone.GOOD), screen="controller")
+            line("well", "", ("Nothing is wrong that the controller knows of.", Tone.GOOD), screen="controller")
         )
     if fleet is not None:
         found += _work(fleet, now_ms)
@@ -75,9 +75,10 @@ def pulse(
     return found
 
 
-def _line(
+def line(
     name: str, label: str, *parts: Part, share: float | None = None, screen: str = "", argument: str = ""
 ) -> Pulse:
+    """A line whose parts are made harmless; empty ones are left out."""
     clean = tuple((visible(text), tone) for text, tone in parts if text)
     return Pulse(name, label, clean, share, screen, argument)
 
@@ -97,11 +98,11 @@ def troubles(
             word = _HEALTH[health][0]
             if count:
                 said = f"{count:,} worker{'s' if count > 1 else ''} {word.upper()} of {fleet.workers_total:,}"
-                yield _line(f"workers/{word}", "", (said, tone), screen="workers", argument=f"health={word}")
+                yield line(f"workers/{word}", "", (said, tone), screen="workers", argument=f"health={word}")
     yield from group_troubles(groups, now_ms)
     if fleet is not None and not fleet.autoscaler.enabled and fleet.autoscaler.detail and fleet.autoscaler.groups:
         said = f"the autoscaler does not work: {fleet.autoscaler.detail}"
-        yield _line("autoscaler/off", "", (said, Tone.WARN), screen="capacity")
+        yield line("autoscaler/off", "", (said, Tone.WARN), screen="capacity")
 
 
 def group_troubles(groups: Iterable[ScaleGroupStatus], now_ms: int) -> Iterator[Pulse]:
@@ -117,32 +118,30 @@ def group_troubles(groups: Iterable[ScaleGroupStatus], now_ms: int) -> Iterator[
             said = f"{name} is in backoff for {left} after {group.consecutive_failures} failures: {why}"
         else:
             continue
-        yield _line(f"group/{group.name}", "", (said, Tone.WARN), screen="capacity", argument=group.name)
+        yield line(f"group/{group.name}", "", (said, Tone.WARN), screen="capacity", argument=group.name)
 
 
 def _controller_troubles(row: ControllerRow, now_ms: int) -> Iterator[Pulse]:
     for number, problem in enumerate(row.problems):
-        yield _line(f"problem/{number}", "", (f"controller not ready: {problem}", Tone.BAD), screen="controller")
+        yield line(f"problem/{number}", "", (f"controller not ready: {problem}", Tone.BAD), screen="controller")
     if row.store_error:
-        yield _line("commit", "", (f"the controller cannot save: {row.store_error}", Tone.BAD), screen="controller")
+        yield line("commit", "", (f"the controller cannot save: {row.store_error}", Tone.BAD), screen="controller")
     if row.lag.samples and row.lag.p99_ms > LATE_LOOP_MS:
         said = f"the controller's loop is {row.lag.p99_ms:.0f} ms late (p99 of the last minute)"
-        yield _line("lag", "", (said, Tone.WARN), screen="controller")
+        yield line("lag", "", (said, Tone.WARN), screen="controller")
     yield from store_troubles(row.store)
     if row.shipping_lag_ms > LATE_LINES_MS:
         whose = f"worker {row.shipping_lag_worker}" if row.shipping_lag_worker else "the controller"
         said = f"lines of {whose} arrive {format_duration(row.shipping_lag_ms)} late"
         argument = f"worker={row.shipping_lag_worker}" if row.shipping_lag_worker else ""
-        yield _line(
-            "shipping", "", (said, Tone.WARN), screen="workers" if argument else "controller", argument=argument
-        )
+        yield line("shipping", "", (said, Tone.WARN), screen="workers" if argument else "controller", argument=argument)
     if row.stats_rows_lost:
-        yield _line(
+        yield line(
             "stats", "", (f"{row.stats_rows_lost:,} rows of measurements were lost", Tone.WARN), screen="controller"
         )
     condition = row.checkpoint
     if condition.failure:
-        yield _line(
+        yield line(
             "checkpoint/failed",
             "",
             (f"the last checkpoint failed: {condition.failure}", Tone.BAD),
@@ -150,20 +149,20 @@ def _controller_troubles(row: ControllerRow, now_ms: int) -> Iterator[Pulse]:
         )
     elif condition.next_due_ms and now_ms - condition.next_due_ms > LATE_CHECKPOINT_MS:
         late = format_duration(now_ms - condition.next_due_ms)
-        yield _line("checkpoint/late", "", (f"a checkpoint is {late} overdue", Tone.WARN), screen="checkpoints")
+        yield line("checkpoint/late", "", (f"a checkpoint is {late} overdue", Tone.WARN), screen="checkpoints")
 
 
 def store_troubles(store: StoreHealth) -> Iterator[Pulse]:
     """What is wrong with the log store."""
     if store.state and store.state != "serving":
         said = f"the log store is {store.state}" + (f": {store.problem}" if store.problem else "")
-        yield _line("store", "", (said, Tone.BAD), screen="controller")
+        yield line("store", "", (said, Tone.BAD), screen="controller")
     if store.damaged_lines:
         said = f"{store.damaged_lines:,} stored lines are damaged and cannot be read"
-        yield _line("store/damaged", "", (said, Tone.WARN), screen="controller")
+        yield line("store/damaged", "", (said, Tone.WARN), screen="controller")
     if store.shipping.state in ("behind", "stopped"):
         said = f"the log store's copies are {store.shipping.state}: {store.shipping.problem or 'no reason is known'}"
-        yield _line("store/shipping", "", (said, Tone.WARN), screen="controller")
+        yield line("store/shipping", "", (said, Tone.WARN), screen="controller")
 
 
 # --- how it is ---------------------------------------------------------------------------------------------------------
@@ -174,7 +173,7 @@ def _work(fleet: FleetRow, now_ms: int) -> Iterator[Pulse]:
     counts = [f"{fleet.tasks_by_state[state]:,} {state}" for state in states if fleet.tasks_by_state.get(state)]
     jobs = sum(fleet.jobs_by_state.values())
     who = f", {fleet.users:,} user{'' if fleet.users == 1 else 's'}" if fleet.users else ""
-    yield _line(
+    yield line(
         "tasks",
         "Tasks",
         (f"{', '.join(counts) or 'none'}", Tone.PLAIN),
@@ -182,17 +181,17 @@ def _work(fleet: FleetRow, now_ms: int) -> Iterator[Pulse]:
         screen="jobs",
     )
     if not fleet.pending:
-        yield _line("pending", "Waiting", ("nothing waits", Tone.GOOD), screen="scheduler")
+        yield line("pending", "Waiting", ("nothing waits", Tone.GOOD), screen="scheduler")
     for number, band in enumerate(fleet.pending):
         waits = now_ms - band.pending_since_ms if band.pending_since_ms else 0
         name = band_label(band.band)
-        yield _line(
+        yield line(
             f"pending/{name}", "Waiting" if not number else "", (f"{band.tasks:,} {name}", Tone.WAIT),
             (f", the oldest {format_age(waits)}" if band.pending_since_ms else "", Tone.WARN if waits > LONG_WAIT_MS else Tone.PLAIN),
             (f"  {band.job_id}" if band.job_id else "", Tone.DIM), screen="scheduler", argument=f"band={name}",
         )  # fmt: skip
     running = ", ".join(f"{band.tasks:,} {band_label(band.band)}" for band in fleet.running if band.tasks)
-    yield _line(
+    yield line(
         "running",
         "Running",
         (running or "nothing runs", Tone.BUSY if running else Tone.DIM),
@@ -223,12 +222,12 @@ def _room(fleet: FleetRow) -> Iterator[Pulse]:
         parts.append((f"{', ' if parts else ''}{count:,} {word}", tone))
     if fleet.workers_leaving:
         parts.append((f", {fleet.workers_leaving:,} leaving", Tone.WAIT))
-    yield _line("workers", "Workers", *(parts or [("none", Tone.WARN)]), screen="workers")
+    yield line("workers", "Workers", *(parts or [("none", Tone.WARN)]), screen="workers")
 
 
 def _bar(name: str, label: str, used: int, total: int, said: str) -> Pulse:
     share = used / total if total else 0.0
-    return _line(name, label, (f"{100 * share:3.0f}%  ", Tone.PLAIN), (said, Tone.PLAIN), share=share, screen="workers")
+    return line(name, label, (f"{100 * share:3.0f}%  ", Tone.PLAIN), (said, Tone.PLAIN), share=share, screen="workers")
 
 
 def _ends(fleet: FleetRow, now_ms: int) -> Iterator[Pulse]:
@@ -238,7 +237,7 @@ def _ends(fleet: FleetRow, now_ms: int) -> Iterator[Pulse]:
         if now_ms - ends.counted_since_ms < HOUR_MS - 60_000
         else ""
     )
-    yield _line(
+    yield line(
         "ends", "Last hour", (f"{ends.failures:,} failures", Tone.BAD if ends.failures else Tone.GOOD),
         (f", {ends.preemptions:,} preemptions", Tone.PLAIN), (young, Tone.DIM), screen="jobs", argument="failures>0",
     )  # fmt: skip
@@ -251,7 +250,7 @@ def _autoscaler(fleet: FleetRow) -> Iterator[Pulse]:
     coming = sum(scaler.slices_by_lifecycle.get(state, 0) for state in _COMING)
     slices = ", ".join(f"{count} {state}" for state, count in sorted(scaler.slices_by_lifecycle.items()) if count)
     blocked = f", {scaler.groups_blocked} blocked" if scaler.groups_blocked else ""
-    yield _line(
+    yield line(
         "autoscaler", "Autoscaler", (f"{scaler.groups} groups", Tone.PLAIN), (blocked, Tone.WARN),
         (f"; slices: {slices}" if slices else "; no slices", Tone.BUSY if coming else Tone.PLAIN),
         (f"; {scaler.current_demand:,} tasks need more" if scaler.current_demand else "", Tone.WAIT), screen="capacity",
@@ -259,11 +258,11 @@ def _autoscaler(fleet: FleetRow) -> Iterator[Pulse]:
 
 
 def _keeping(row: ControllerRow, now_ms: int) -> Iterator[Pulse]:
-    yield _line("checkpoint", "Checkpoint", *checkpoint_parts(row.checkpoint, now_ms), screen="checkpoints")
-    yield _line("store/health", "Log store", *store_parts(row, now_ms), screen="controller")
+    yield line("checkpoint", "Checkpoint", *checkpoint_parts(row.checkpoint, now_ms), screen="checkpoints")
+    yield line("store/health", "Log store", *store_parts(row, now_ms), screen="controller")
     lag = f"loop {row.lag.p99_ms:.1f} ms late (p99)" if row.lag.samples else "loop not measured yet"
     up = f"up {format_duration(row.process.uptime_ms)}, {lag}, {row.attached_workers:,} workers attached"
-    yield _line("controller", "Controller", (up, Tone.PLAIN), screen="controller")
+    yield line("controller", "Controller", (up, Tone.PLAIN), screen="controller")
 
 
 def checkpoint_parts(condition: CheckpointCondition, now_ms: int) -> list[Part]:

@@ -11,11 +11,12 @@ from __future__ import annotations
 from typing import Final
 
 from iris_tui.actions.base import Action
+from iris_tui.actions.controller import CONTROLLER
 from iris_tui.actions.everywhere import EVERYWHERE
 from iris_tui.actions.lists import JOBS, LISTS, TREE
 from iris_tui.actions.log import LOG
 from iris_tui.actions.overview import OVERVIEW
-from iris_tui.actions.profiles import FLAME
+from iris_tui.actions.profiles import FLAME, PROFILES, VIEWER
 from iris_tui.actions.table import TABLE
 from iris_tui.actions.target import TARGET
 from iris_tui.actions.tasks import JOB, TABS, TASK, TASKS
@@ -46,7 +47,10 @@ ACTIONS: Final[tuple[Action, ...]] = (
     *TREE,
     *TARGET,
     *JOBS,
+    *CONTROLLER,
     *OVERVIEW,
+    *PROFILES,
+    *VIEWER,
     *FLAME,
     *TASKS,
     *JOB,
@@ -64,7 +68,10 @@ SCOPES: Final[dict[str, str]] = {
     "tree": "Lists with rows below rows",
     "target": "Jobs, tasks and attempts",
     "jobs": "The tree of jobs",
-    "overview": "The pulse of the cluster",
+    "controller": "The controller",
+    "overview": "Overview and controller",
+    "profiles": "Profiles",
+    "viewer": "A profile",
     "flame": "Flame graphs",
     "tasks": "All tasks",
     "job": "The page of a job",
