@@ -20,6 +20,7 @@ from iris_core.model.text import one_line
 from iris_tui import registry
 from iris_tui.access import Access
 from iris_tui.actions import SCOPES, Action
+from iris_tui.actions.live import LIVE
 from iris_tui.clusters import Clusters
 from iris_tui.endings import SIGNALS
 from iris_tui.handing_over import HandingOver
@@ -171,6 +172,8 @@ class IrisApp(
 
     def refusal(self, action: Action) -> str:
         """Why this action may not be done now, "" if it may."""
+        if self.session.offline and action.id in LIVE:
+            return f"{action.title}: that needs a live cluster, and this is a checkpoint"
         if not action.mutates:
             return ""
         if self.session.read_only:
