@@ -11,20 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from providers.objects import open_store
+from tests.unit.checkpoint_world import checkpoint, make_state
+
 CONFIG = str(Path(__file__).resolve().parents[2] / "config" / "local.yaml")
 
 EXTRA = ("uvloop", "starlette", "uvicorn", "prometheus_client", "psutil", "grpc_health",
          "grpc_reflection", "sqlite_utils")  # fmt: skip
 
-WITHOUT = f"""
-import sys
-for name in {EXTRA!r}:
-    sys.modules[name] = None
-"""
 
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    code = f"{WITHOUT}\nsys.argv = ['iris-core', *{list(arguments)!r}]\nfrom iris_core.cli.main import main\nmain()"
+def run(*arguments: str, without: tuple[str, ...] = EXTRA) -> subprocess.CompletedProcess[str]:
+    hidden = f"import sys\nfor name in {without!r}:\n    sys.modules[name] = None"
+    code = f"{hidden}\nsys.argv = ['iris-core', *{list(arguments)!r}]\nfrom iris_core.cli.main import main\nmain()"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
 
 
@@ -49,3 +47,14 @@ def test_what_needs_the_extra_names_it(command: tuple[str, ...]) -> None:
     assert done.returncode == 1
     assert "pip install 'iris-ops[controller]'" in done.stderr
     assert len(done.stderr.strip().splitlines()) <= 2
+
+
+def test_a_checkpoint_is_read_with_zstandard_alone(tmp_path: Path) -> None:
+    made = checkpoint(make_state(tmp_path / "state", jobs=2), open_store(f"file://{tmp_path}/remote"))
+    place = f"{tmp_path}/remote/controller-state/{made.epoch_ms}"
+    done = run("--checkpoint", place, "job", "list", "-o", "name", without=(*EXTRA, "pyarrow", "duckdb"))
+    assert (done.returncode, done.stdout.split()) == (0, ["/u/job1", "/u/job0"]), done.stderr
+    done = run("--checkpoint", place, "job", "list", without=(*EXTRA, "pyarrow", "duckdb", "zstandard"))
+    assert done.returncode == 1
+    assert "zstandard" in done.stderr and "pip install 'iris-ops[controller]'" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
