@@ -33,6 +33,8 @@ class History:
     def __init__(self) -> None:
         self._places: list[Place] = []
         self._at = -1
+        self._before = -1
+        """The place that was shown before this one; -1 = none."""
 
     @property
     def here(self) -> Place | None:
@@ -48,21 +50,22 @@ class History:
         self._places.append(place)
         del self._places[:-MOST]
         self._at = len(self._places) - 1
+        self._before = self._at - 1
         return place
 
     def step(self, by: int) -> Place | None:
         """Go back (-1) or forward (+1); None and no move where there is nothing."""
-        wanted = self._at + by
-        if not 0 <= wanted < len(self._places):
-            return None
-        self._at = wanted
-        return self._places[wanted]
+        return self._go(self._at + by)
 
     def swap(self) -> Place | None:
-        """The place before this one; asked again, the one it came from."""
-        if self._at > 0:
-            return self.step(-1)
-        return self.step(1)
+        """The place that was shown before this one; asked again, the one it came from."""
+        return self._go(self._before)
+
+    def _go(self, wanted: int) -> Place | None:
+        if not 0 <= wanted < len(self._places):
+            return None
+        self._before, self._at = self._at, wanted
+        return self._places[wanted]
 
     def last_of(self, cluster: str) -> Place | None:
         """The place of a cluster that was shown last."""

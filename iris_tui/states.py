@@ -40,12 +40,15 @@ def live_status(
         if link.link in (Link.RECONNECTING, Link.DENIED):
             words = "Not allowed to see" if link.link is Link.DENIED else "Cannot reach"
             where = session.client.url
+            again = "It is tried again by itself, for as long as the console is open. ^r tries now, q quits."
+            login = "If the token has expired: put a new one into $IRIS_TOKEN and start the console again."
             return Status(
                 State.ERROR,
                 "",
                 (
                     f"{words} {one_line(session.name)}{' at ' + where if where else ''}: {link.detail}",
-                    "It is tried again by itself, for as long as the console is open. ^r tries now, q quits.",
+                    again,
+                    *((login,) if link.link is Link.DENIED else ()),
                 ),
             )
         return Status(State.LOADING, "", (f"Loading the {what} of {one_line(session.name)} …",))
