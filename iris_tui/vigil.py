@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.live.wording import Tone
-from iris_core.model.redact import redact_text
 from iris_core.model.resources import format_age
 from iris_core.model.text import one_line
 from iris_tui.watchdog import Watchdog
@@ -126,6 +125,7 @@ class Vigil(Base):
     def crash_text(self, error: BaseException) -> str:
         """What the report of a crash holds: the stack, without the values of variables, below where it happened."""
         from iris_core.cli.debug_facts import terminal, versions
+        from iris_core.model.redact import redact_text
 
         shown = getattr(self.screen, "place", ("", ""))[0] if self.screen_stack else ""
         head = [
@@ -138,6 +138,8 @@ class Vigil(Base):
 
 
 def _pairs(pairs: list[tuple[str, str]]) -> Lines:
+    from iris_core.model.redact import redact_text
+
     return [(f"  {one_line(name):<14} {one_line(redact_text(value))}", Tone.PLAIN) for name, value in pairs]
 
 

@@ -59,6 +59,38 @@ def test_a_program_without_a_screen_never_loads_the_console(program: str) -> Non
     assert present(loaded_by(running(entry_points()[program], "--help")), UI) == set()
 
 
+def test_the_consoles_first_picture_waits_for_nothing_that_it_does_not_draw_with() -> None:
+    """Neither for the connection (it is imported beside it) nor for settings that nobody made."""
+    base = loaded_by("import textual.app")
+    loaded = loaded_by(
+        "from iris_core.config.console import load_settings\n"
+        "from iris_core.connect import Target\n"
+        "from iris_tui.main import session_for\n"
+        "from iris_tui.app import IrisApp\n"
+        "from iris_tui import registry\n"
+        "IrisApp(session_for(Target('http://127.0.0.1:1', 'lab'), settings=load_settings()))\n"
+        "registry.load(registry.FIRST)\n"
+    )
+    unwanted = (
+        "grpc",
+        "google",
+        "yaml",
+        "h11",
+        "jwt",
+        "re2",
+        "plotext",
+        "pyarrow",
+        "duckdb",
+        "httpx",
+        "asyncio.subprocess",
+    )
+    assert present(loaded - base, unwanted) == set()
+    ours = {
+        name for name in loaded if name.partition(".")[0] in ("iris_core", "iris_tui", "screens", "iris_controller")
+    }
+    assert len(ours) <= 170, "each costs a part of a millisecond; import in the function that needs it"
+
+
 @pytest.mark.parametrize("program", sorted(entry_points()))
 def test_every_program_says_what_it_is_for(program: str) -> None:
     path = Path(sys.executable).with_name(program)
