@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from iris_core.client.context import ClientContext
 from iris_core.client.plans import RETRY_S, Fate, Outcome, Plan, carry_out, make
 from iris_core.contracts import IrisError
+from iris_core.model.redact import redact_argv
 from iris_core.model.states import ACTIVE, JOB_TERMINAL, job_label, task_label
 from iris_core.model.text import one_line
 from iris_tui.change_requests import CHANGES, ChangeKind, Result, results_of
@@ -100,7 +101,9 @@ def command_of(action: Action, session: Session, plan: Plan, names: Sequence[str
     noun = plan.targets[0].kind if plan.targets else "job"
     text = action.cli.replace("{at}", session.selector).replace("{noun}", noun).replace("{id}", shown)
     for name, value in fields.items():
-        words = shlex.join(value) if isinstance(value, (list, tuple)) else str(value)
+        if f"{{{name}}}" not in text:
+            continue
+        words = shlex.join(redact_argv(list(value))) if isinstance(value, (list, tuple)) else str(value)
         text = text.replace(f"{{{name}}}", words)
     return text
 

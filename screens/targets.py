@@ -84,6 +84,16 @@ class TargetActions(CloserLooks):
     def do_complete(self, text: str) -> None:
         self._change(BY_ID["target.complete"], text)
 
+    def do_rerun(self, text: str) -> None:
+        target = self._target(text)
+        if target is None:
+            raise ModelError("rerun works on jobs", hint="choose a job, or name one")
+        from screens.rerun import rerun
+
+        screen, action = self._screen, BY_ID["target.rerun"]
+        work = rerun(screen.console, screen.session, action, target.job)
+        screen.console.run_worker(work, name=action.title, group="change", exit_on_error=False)
+
     def do_preempt(self, text: str) -> None:
         self._kick(BY_ID["target.preempt"], text)
 

@@ -52,6 +52,10 @@ TARGET: Final[tuple[Action, ...]] = (
         cli="iris-core {at} job complete {id}", menu="o", kinds=("job",),
     ),
     Action(
+        id="target.rerun", title="Run again, with changes", tier=1, mutates=True, command="rerun", arguments="[JOB]",
+        cli="iris-core {at} job rerun {original} {changes}", menu="r", kinds=("job",),
+    ),
+    Action(
         id="target.exec", title="Run a command in it", tier=1, mutates=True, command="exec", arguments="[ID COMMAND]",
         cli="iris-core {at} task exec {id} -- {command}", menu="s", kinds=("task", "attempt"),
     ),
