@@ -58,7 +58,8 @@ class OfflineAsyncClient:
         self._child = child
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Queue[tuple[Kind, bytes]]] = {}
-        self._ended = False
+        self.ended = False
+        """Whether the process is gone, or asked to go."""
         child.stdin.write(b"\n")
         self._reading = asyncio.create_task(self._read(), name="checkpoint")
 
@@ -69,7 +70,7 @@ class OfflineAsyncClient:
                 if number in self._waiting:
                     self._waiting[number].put_nowait((kind, payload))
         except (asyncio.IncompleteReadError, OSError):
-            self._ended = True
+            self.ended = True
             for queue in self._waiting.values():
                 queue.put_nowait((Kind.STOP, b""))
 
@@ -93,7 +94,7 @@ class OfflineAsyncClient:
                 yield response.FromString(answer)
 
     async def _ask(self, kind: Kind, method_name: str, request: Message) -> AsyncGenerator[bytes, None]:
-        if self._ended:
+        if self.ended:
             raise ConnectFailed("the process that reads the checkpoint has ended", hint="open it anew")
         number = next(self._numbers)
         queue = self._waiting[number] = asyncio.Queue()
@@ -112,12 +113,12 @@ class OfflineAsyncClient:
                 yield payload
         finally:
             del self._waiting[number]
-            if not over and not self._ended:
+            if not over and not self.ended:
                 self._child.stdin.write(frame(Kind.STOP, number))
 
     async def close(self) -> None:
         """Ends the process. A second time is no error."""
-        self._ended = True
+        self.ended = True
         await end(self._child)
         await self._reading
 

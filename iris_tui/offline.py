@@ -50,6 +50,7 @@ class OfflineSession(Session):
             self._clock,
             read_only=True,
             selector=f"--checkpoint={shlex.quote(place)}",
+            where=self._where,
         )
         self.offline = True
         self.title = place.rstrip("/").rpartition("/")[2] or place
@@ -61,7 +62,13 @@ class OfflineSession(Session):
     async def _opened_client(self) -> AsyncClient:
         if self.opened is None:
             raise ConnectFailed(f"{self.place} is not open")
+        if self.opened.ended:
+            self.opened = await self.opener(self.place, lambda _: None)
         return self.opened
+
+    async def _where(self) -> str:
+        """Nowhere, once the process that reads it was ended by somebody: then another one is asked."""
+        return self.opened.url if self.opened is not None and not self.opened.ended else ""
 
     def take(self, opened: OfflineAsyncClient) -> None:
         """It is open: from now on it can be entered."""

@@ -288,6 +288,16 @@ async def test_a_damaged_entry_is_noticed_and_the_checkpoint_opens(saved: Path) 
         assert rig.session.opened is not None and not rig.session.opened.cached
 
 
+async def test_a_process_that_dies_is_replaced(saved: Path) -> None:
+    async with console(offline_session(str(saved))) as rig:
+        screen = await rig.until_rows(5)
+        first = rig.session.opened
+        assert first is not None
+        os.kill(first.pid, signal.SIGKILL)
+        await rig.until(lambda: rig.session.opened is not first and screen.link.link is Link.OFFLINE)
+        assert rig.session.opened is not None and rig.session.opened.cached and len(screen.store.order) == 5
+
+
 async def test_a_bare_file_has_the_time_of_the_last_thing_in_it(saved: Path, tmp_path: Path) -> None:
     shutil.copy(saved / "controller.sqlite3.zst", tmp_path / "kept.sqlite3.zst")
     async with console(offline_session(str(tmp_path / "kept.sqlite3.zst"))) as rig:
