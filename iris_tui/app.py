@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.contracts import IrisError
@@ -219,6 +220,18 @@ class IrisApp(
     def perform_anywhere(self, action: Action, argument: str) -> None:
         """Do an action wherever it is answered, going back to that screen. Raises ModelError if nothing answers it."""
         found = self._find_host(action.scope)
+        if found is None and argument and action.name in registry.SCREENS:
+            # What works on a row here is a screen by itself, too.
+            self.go(action.name, argument)
+            return
+        if found is None and action.anywhere:
+            if refused := self.refusal(action):
+                raise ModelError(refused)
+            self.go(action.scope)
+            screen = self.console_screen
+            assert screen is not None
+            screen.when_mounted(partial(self._perform, screen, action, argument))
+            return
         if found is None:
             raise ModelError(f"{action.command or action.title}: there are no {SCOPES[action.scope].lower()} here")
         screen, host = found
@@ -226,6 +239,13 @@ class IrisApp(
             while self.screen is not screen and len(self.screen_stack) > 1:
                 self.pop_screen()
         host.perform(action, argument)
+
+    def _perform(self, host: ActionHost, action: Action, argument: str) -> None:
+        """Do an action of a screen that was not shown before; what is wrong becomes a toast."""
+        try:
+            host.perform(action, argument)
+        except ModelError as error:
+            self.say(str(error), severity="warning")
 
     def do_anywhere(self, action: Action) -> None:
         """The same, as a menu asks for it: what is wrong becomes a toast."""

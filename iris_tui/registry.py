@@ -84,6 +84,10 @@ _ALL: Final = (
         name="controller", title="Controller", where="screens.controller:ControllerScreen", letter="r", aliases=("readyz",),
         cli="iris-core {at} process status",
     ),
+    ScreenSpec(
+        name="logs", title="Logs", where="screens.logs:LogsScreen", argument="ID…", word="-",
+        cli="iris-core {at} job logs ID --follow",
+    ),
 )  # fmt: skip
 
 SCREENS: Final[dict[str, ScreenSpec]] = {spec.name: spec for spec in _ALL}

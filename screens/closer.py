@@ -56,8 +56,6 @@ class CloserLooks:
 
     def open_logs(self, target: Target) -> None:
         """Show its logs."""
-        if "logs" not in registry.SCREENS:
-            raise ModelError("the logs are below the tree of jobs", hint=":jobs")
         self._here.console.go("logs", target.id)
 
     def open_profile(self, profile_id: str) -> None:

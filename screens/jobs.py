@@ -10,7 +10,7 @@ from functools import partialmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from iris_core.live.filters import JOB_FIELDS, JOB_WORDS, job_row
-from iris_core.live.logs import LogView
+from iris_core.live.log_view import LogView
 from iris_core.model.text import one_line
 from iris_tui.drawing import Run
 from iris_tui.keymap import bindings
@@ -178,5 +178,7 @@ class JobsScreen(TreeRows, TargetActions):
 
     def on_log_pane_closed(self, event: LogPane.Closed) -> None:
         event.stop()
+        for pane in self.query(LogPane):
+            pane.remove()
         self.remove_class("-logs", "-logs-full")
         self.table.take_focus()

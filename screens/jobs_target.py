@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from iris_core.live.logs import LogSource
+from iris_core.live.log_query import EXACT, PREFIX, LogSource
 from iris_core.model.ids import AttemptId, JobId, TaskId, parse_target
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from iris_tui.session import Session
 
 Kind = Literal["job", "task", "attempt"]
-_EXACT, _PREFIX = 1, 2  # MatchScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ def log_source(session: Session, target: Target) -> LogSource:
     value: Any = row.value if row is not None else None
     return LogSource(
         target.id,
-        _EXACT if target.kind == "attempt" else _PREFIX,
+        EXACT if target.kind == "attempt" else PREFIX,
         target.id,
         int(value.incarnation) if value is not None else 0,
         f"iris-core {session.selector} {target.kind} logs {target.id} --follow",

@@ -31,7 +31,11 @@ class TargetActions(CloserLooks):
         return from_text(text) if text else self.chosen_target()
 
     def do_logs(self, text: str) -> None:
-        target = self._target(text)
+        names = text.split() or self.chosen_ids(("job", "task", "attempt"))
+        if len(names) > 1:
+            self._screen.console.go("logs", " ".join(names))
+            return
+        target = self._target(names[0] if names else "")
         if target is not None:
             self.open_logs(target)
 

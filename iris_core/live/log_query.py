@@ -143,9 +143,11 @@ def parse_log_query(text: str, base: LogQuery) -> LogQuery:
     try:
         compile_content_regex(pattern)
     except ModelError as error:
-        if error.position is not None and at:
-            error.position += len(text) - len(pattern)
-        raise
+        if error.position is None or not at:
+            raise
+        moved = error.position + len(text) - len(pattern)
+        message = error.message.replace(f"position {error.position}", f"position {moved}")
+        raise ModelError(message, field=error.field, position=moved, hint=error.hint) from None
     return replace(query, regex=pattern)
 
 

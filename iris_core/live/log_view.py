@@ -164,7 +164,7 @@ class LogView:
     # --- the view ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Show the end and follow it, for ever. Cancel the task to end it."""
+        """Show the end and follow it, for ever. Cancel the task to end it; when it runs again it goes on at the same line."""
         watcher = asyncio.ensure_future(self.pipeline.run())
         try:
             while True:
@@ -189,7 +189,9 @@ class LogView:
         finally:
             for task in (watcher, *self._fetching.values(), *self._others):
                 task.cancel()
+            self._fetching = {}
             self._close(self._view_id)
+            self._view_id = ""
 
     async def show(self, query: LogQuery, *, at_seq: int = 0) -> None:
         """Show other lines: of another filter or time, at the line with this seq, or at the end. The old ones stay until those are there.

@@ -8,8 +8,8 @@ from iris_tui.actions.base import Action
 
 TARGET: Final[tuple[Action, ...]] = (
     Action(
-        id="target.logs", title="Show logs", keys=("l",), command="logs", arguments="[ID]", cli="iris-core {at} {noun} logs {id} --follow",
-        menu="l", footer=20, kinds=("job", "task", "attempt"),
+        id="target.logs", title="Show logs", keys=("l",), command="logs", arguments="[ID…]", cli="iris-core {at} {noun} logs {id} --follow",
+        menu="l", footer=20, kinds=("job", "task", "attempt"), many=True,
     ),
     Action(
         id="target.describe", title="Describe", keys=("d",), command="describe", arguments="[ID]", cli="iris-core {at} {noun} describe {id}",

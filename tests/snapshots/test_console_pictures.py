@@ -21,7 +21,6 @@ from iris_tui.gate import GateScreen, MenuScreen
 from iris_tui.glyphs import ASCII, UNICODE
 from iris_tui.pages import TextPage
 from iris_tui.session import Session
-from iris_tui.widgets.log_pane import LogPane
 from providers.fake.client import FakeClient
 from providers.fake.clock import FakeClock
 from providers.fake.samples import sample
@@ -204,21 +203,6 @@ def test_gate(snap_compare: Snap, size: tuple[int, int]) -> None:
 
 
 @sizes
-def test_logs(snap_compare: Snap, size: tuple[int, int]) -> None:
-    async def play(stage: Stage) -> None:
-        await stage.ready()
-        await stage.row("/ada/train-llama")
-        await stage.keys("l")
-        await stage.until(lambda: stage.jobs.query(LogPane) and stage.jobs.query_one(LogPane).view.loaded)
-        pane = stage.jobs.query_one(LogPane)
-        await stage.until(lambda: stage.app.focused is pane.lines)
-        await stage.keys("slash", *"rank2", "enter")
-        await stage.until(lambda: "in loaded lines" in pane.title.text)
-
-    picture(snap_compare, fresh(), size, play)
-
-
-@sizes
 def test_help(snap_compare: Snap, size: tuple[int, int]) -> None:
     async def play(stage: Stage) -> None:
         await stage.ready()
@@ -236,20 +220,6 @@ def test_wrong_filter(snap_compare: Snap) -> None:
         await stage.until(lambda: stage.jobs.prompt.has_class("-wrong"))
 
     picture(snap_compare, fresh(), (80, 24), play)
-
-
-def test_wrong_pattern(snap_compare: Snap) -> None:
-    async def play(stage: Stage) -> None:
-        await stage.ready()
-        await stage.row("/ada/train-llama")
-        await stage.keys("l")
-        await stage.until(lambda: stage.jobs.query(LogPane) and stage.jobs.query_one(LogPane).view.loaded)
-        pane = stage.jobs.query_one(LogPane)
-        await stage.until(lambda: stage.app.focused is pane.lines)
-        await stage.keys("ampersand", *"loss [", "enter")
-        await stage.until(lambda: stage.jobs.prompt.has_class("-wrong"))
-
-    picture(snap_compare, fresh(), (120, 40), play)
 
 
 def test_marks_and_menu(snap_compare: Snap) -> None:
