@@ -15,14 +15,14 @@ from iris_core.config.console import ConsoleSettings, parse_settings
 from iris_core.contracts import Denied
 from iris_core.live.watch import Link
 from iris_core.model.errors import ModelError
-from iris_tui.access import WriteScreen
 from iris_tui.actions import ACTIONS
 from iris_tui.app import IrisApp
 from iris_tui.gate import MenuScreen, QuitScreen
-from iris_tui.glyphs import ASCII, UNICODE
+from iris_tui.glyphs import UNICODE
 from iris_tui.pages import TextPage
 from iris_tui.saved import Saved, load_saved
 from iris_tui.session import Session
+from iris_tui.write_screen import WriteScreen
 from providers.fake.client import FakeClient
 from providers.fake.clock import FakeClock
 from providers.fake.samples import job, sample
