@@ -245,7 +245,10 @@ class RerunForm(ModalScreen[Rerun | None]):
     @on(Input.Submitted)
     def _entered(self, event: Input.Submitted) -> None:
         event.stop()
-        self.focus_next()
+        if event.input.id == f"rerun-{FIELDS[-1].id}":
+            self.query_one("#rerun-go").focus()
+        else:
+            self.focus_next()
 
     @on(Button.Pressed, "#rerun-go")
     def _take(self) -> None:
