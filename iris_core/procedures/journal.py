@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from iris_core.contracts import IrisError
+from iris_core.procedures.files import sync_folder
 
 Record = dict[str, Any]
 """One line. `type` says what it is, `at_ms` when (epoch ms), `by` who."""
@@ -132,7 +133,7 @@ class Journal:
         except OSError as error:
             raise IrisError(f"{path}: {error.strerror}") from error
         _lock(path, descriptor)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
         return cls(path, descriptor, [])
 
     @classmethod
@@ -200,11 +201,3 @@ def _lock(path: Path, descriptor: int) -> None:
         raise JournalHeld(
             f"{path.stem} is driven by another process", hint="watch it with `status`, or end that process first"
         ) from None
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
