@@ -1,7 +1,7 @@
 """The two rows of one: the controller's own condition, and the pulse of the fleet.
 
-Both are put together from what others keep or count anyway. Must never wait for the log store longer than for the rest of a look: what
-it said last is told meanwhile.
+Both are put together from what others keep or count anyway. Must never wait for a log store that does not answer: what it said last is
+told meanwhile, and nothing before its first word.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 STORE_EVERY_S: Final = 5.0
 """How often the log store is asked how it is."""
+FIRST_WORD_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +111,14 @@ class ControllerCondition:
         ]
 
     async def _ask_store(self) -> None:
-        """Takes over what the store said; waits only for its first word."""
+        """Takes over what the store said; waits a moment for its first word."""
         now = time.monotonic()
         if self._asking is None and now - self._store_at >= STORE_EVERY_S:
             self._asking = asyncio.ensure_future(self._asked.store())
-        if self._asking is None or not (self._asking.done() or self._store_at < 0):
-            return
-        self._store = await asyncio.shield(self._asking)
-        self._asking, self._store_at = None, now
+            if self._store_at < 0:
+                await asyncio.wait({self._asking}, timeout=FIRST_WORD_S)
+        if self._asking is not None and self._asking.done():
+            self._store, self._store_at, self._asking = self._asking.result(), now, None
 
 
 def _latest(shippers: Mapping[str, pipeline_pb2.ShipperHealth]) -> tuple[str, int]:

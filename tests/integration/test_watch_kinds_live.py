@@ -107,7 +107,9 @@ async def test_a_task_that_is_preempted_shows_in_attempts_endpoints_and_the_flee
 async def test_backends_and_the_controller_are_as_they_say_themselves(tmp_path: Path) -> None:
     async with running(tmp_path) as (r, _):
         watching = Watching(r.client, pb.WATCH_KIND_BACKENDS, pb.WATCH_KIND_CONTROLLER, pb.WATCH_KIND_USERS)
-        await watching.until(lambda rows: rows["controller"]["controller"].lag.samples)
+        await watching.until(
+            lambda rows: rows["controller"]["controller"].lag.samples and rows["controller"]["controller"].store.state
+        )
         backend = watching.rows["backends"]["default"]
         listed = await r.call("ListBackends", backends_pb2.ListBackendsRequest(), backends_pb2.ListBackendsResponse)
         assert backend.status == listed.backends[0]

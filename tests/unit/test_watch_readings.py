@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,8 +12,10 @@ from iris_controller.loop_lag import KEPT, LoopLag
 from iris_controller.rpc import autoscaler_view
 from iris_controller.state.model import Model
 from iris_controller.state.slices import Lifecycle, ScalingGroup, Slice
+from iris_controller.watching import pulse
 from iris_controller.watching.capacity import Capacity, kept_groups
-from iris_core.wire.gen.iris.v1 import watch_rows_pb2
+from iris_controller.watching.pulse import Asked, ControllerCondition
+from iris_core.wire.gen.iris.v1 import common_pb2, pipeline_pb2, watch_rows_pb2
 
 
 def test_lag_is_that_of_the_last_minute() -> None:
@@ -58,3 +61,43 @@ async def test_an_idle_slice_says_since_when_and_the_same_as_long_as_it_is(monke
     assert await seen() == (60_000, 0), "a clock that is read a little later is no other idleness"
     now[0], idle["s"] = 200_000, 1_000
     assert await seen() == (199_000, 0)
+
+
+@pytest.mark.asyncio
+async def test_a_log_store_that_does_not_answer_holds_no_row_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulse, "FIRST_WORD_S", 0.0)
+    monkeypatch.setattr(pulse, "STORE_EVERY_S", 0.0)
+    go = asyncio.Event()
+    asked: list[int] = []
+
+    async def store() -> pipeline_pb2.StoreHealth:
+        asked.append(1)
+        await go.wait()
+        return pipeline_pb2.StoreHealth(state="serving")
+
+    stats = SimpleNamespace(
+        last_plan_ms=1.0, last_commit_ms=2.0, batches=3, commands=4, failed_commits=0, store_error=""
+    )
+    loop = SimpleNamespace(model=Model(), stats=stats, depth=5, in_hand=6, now_ms=lambda: 7)
+    about = SimpleNamespace(
+        cluster="c", started_at_ms=1, state_dir="/s", problems=lambda: ["slow"], rows=lambda: (8, 9)
+    )
+    late = {"w1": pipeline_pb2.ShipperHealth(lag_ms=50), "": pipeline_pb2.ShipperHealth(lag_ms=4)}
+    known = Asked(
+        own=common_pb2.ProcessInfo,
+        lag=watch_rows_pb2.LoopLag,
+        checkpoint=watch_rows_pb2.CheckpointCondition,
+        store=store,
+        shippers=lambda: late,
+        watchers=lambda: 2,
+    )
+    condition = ControllerCondition(cast("Any", loop), cast("Any", about), known)
+    for _ in range(3):
+        (row,) = await condition.look(frozenset())
+        assert row.store.state == "" and not row.ready and (row.queued_commands, row.writing_commands) == (5, 6)
+        assert (row.shipping_lag_worker, row.shipping_lag_ms) == ("w1", 50)
+    assert len(asked) == 1
+    go.set()
+    async with asyncio.timeout(10):
+        while (await condition.look(frozenset()))[0].store.state != "serving":  # noqa: ASYNC110
+            await asyncio.sleep(0)
