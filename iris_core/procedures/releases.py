@@ -158,15 +158,15 @@ def in_use(lib: Path) -> bool:
 
 
 def _wheel(work: Path) -> Path:
-    """The wheel of `work/src`. Isolated from this environment, unless the build backend is here."""
+    """The wheel of `work/src`, by the build backend if it is here, else by pip, which fetches it."""
     to = work / "wheel"
-    isolated = importlib.util.find_spec("hatchling") is None
-    command = [
-        sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--disable-pip-version-check",
-        *([] if isolated else ["--no-build-isolation"]), "--wheel-dir", str(to), str(work / "src"),
-    ]  # fmt: skip
-    if importlib.util.find_spec("pip") is None and not isolated:
+    if importlib.util.find_spec("hatchling") is not None:
         command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(to)]
+    else:
+        command = [
+            sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--disable-pip-version-check",
+            "--wheel-dir", str(to), str(work / "src"),
+        ]  # fmt: skip
     done = _run(command, work / "src")
     wheels = sorted(to.glob("*.whl"))
     if done.returncode != 0 or len(wheels) != 1:

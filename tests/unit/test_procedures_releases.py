@@ -166,7 +166,7 @@ def test_the_running_environment_serves_where_it_fits_and_another_is_built_where
         made.ensure(lock, said.append)
     assert "--require-hashes" in commands[-1]
     monkeypatch.setattr(environments, "_must", commands.append)
-    (tmp_path / "root" / "envs" / key_of(lock.read_bytes())).mkdir()  # torn: without its marker
+    (tmp_path / "root" / "envs" / key_of(lock.read_bytes())).mkdir(exist_ok=True)  # torn: without its marker
     other, built = made.ensure(lock, said.append)
     assert other != key and built.endswith(f"envs/{other}/bin/python")
     before = len(commands)
