@@ -57,7 +57,7 @@ async def rerun(console: IrisApp, session: Session, action: Action, job_id: str)
         plain = await _free(session, found)
     except IrisError as error:
         hint = f"; {one_line(error.hint)}" if error.hint else ""
-        console.say(f"{action.title}: {one_line(error.message)}{hint}", severity="error")
+        console.say(f"Rerun: {one_line(error.message)}{hint}", severity="error")
         return
     wanted = await console.push_screen_wait(RerunForm(plain, found.request))
     if wanted is not None:

@@ -52,7 +52,7 @@ TARGET: Final[tuple[Action, ...]] = (
         cli="iris-core {at} job complete {id}", menu="o", kinds=("job",),
     ),
     Action(
-        id="target.rerun", title="Run again, with changes", tier=1, mutates=True, command="rerun", arguments="[JOB]",
+        id="target.rerun", title="Rerun: submit it again, with changes", tier=1, mutates=True, command="rerun", arguments="[JOB]",
         cli="iris-core {at} job rerun {original} {changes}", menu="r", kinds=("job",),
     ),
     Action(
