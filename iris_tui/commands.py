@@ -91,7 +91,7 @@ class ActionProvider(Provider):
             if not action.moves
             and action.id != "app.palette"
             and (not action.arguments or action.arguments.startswith("["))
-            and console.host_of(action.scope) is not None
+            and (action.anywhere or console.host_of(action.scope) is not None)
             and not console.refusal(action)
         ]
 

@@ -29,7 +29,7 @@ EVERY_MS = 5_000
 """A sample is taken this often."""
 
 
-class ControllerScreen(RowMenu, PulseScreen):
+class ControllerScreen(PulseScreen, RowMenu):
     """One cluster's controller."""
 
     SCOPES: ClassVar[tuple[str, ...]] = ("controller", "overview")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from iris_core.live.fleet import LATE_LOOP_MS, Part, Pulse, checkpoint_parts, line, store_parts, troubles
+from iris_core.live.fleet import LATE_LOOP_MS, Part, Pulse, checkpoint_parts, line, many, store_parts, troubles
 from iris_core.live.wording import Tone, age, when
 from iris_core.model.resources import format_cpu, format_duration, format_size
 
@@ -65,16 +65,16 @@ def _loop(row: ControllerRow) -> Iterator[Pulse]:
     yield line(
         "batches", "Batches", (f"the last planned in {row.last_plan_ms:.1f} ms", plan),
         (f", written in {row.last_commit_ms:.1f} ms", Tone.WARN if row.last_commit_ms > SLOW_MS else Tone.PLAIN),
-        (f"  {row.commands:,} commands in {row.batches:,} batches", Tone.DIM),
+        (f"  {many(row.commands, 'command')} in {row.batches:,} batches", Tone.DIM),
         (f", {row.failed_commits:,} could not be written" if row.failed_commits else "", Tone.BAD),
     )  # fmt: skip
-    peers = f"{row.watchers:,} watch, {row.attached_workers:,} workers are attached"
+    peers = f"{row.watchers:,} watch, {many(row.attached_workers, 'worker')} attached"
     yield line("watchers", "Streams", (peers, Tone.PLAIN), screen="workers")
 
 
 def _holds(row: ControllerRow) -> Iterator[Pulse]:
-    counts = ("jobs", "tasks", "attempts", "workers", "slices", "endpoints")
-    said = ", ".join(f"{getattr(row, name):,} {name}" for name in counts)
+    counts = ("job", "task", "attempt", "worker", "slice", "endpoint")
+    said = ", ".join(many(getattr(row, f"{name}s"), name) for name in counts)
     yield line("model", "In memory", (said, Tone.PLAIN), screen="jobs")
 
 
@@ -86,7 +86,7 @@ def _kept(row: ControllerRow, now_ms: int) -> Iterator[Pulse]:
     store = row.store
     if store.files:
         free = f", {format_size(store.disk_free_bytes)} free on its disk" if store.disk_free_bytes else ""
-        said = f"{store.last_seq:,} lines in {store.files:,} files{free}"
+        said = f"{many(store.last_seq, 'line')} in {many(store.files, 'file')}{free}"
         views = (
             f", {store.views:,} views open, {store.waiting_readers:,} readers wait"
             if store.views or store.waiting_readers

@@ -83,6 +83,11 @@ def line(
     return Pulse(name, label, clean, share, screen, argument)
 
 
+def many(number: int, noun: str) -> str:
+    """`1 job`, `2,000 jobs`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 # --- what is wrong -----------------------------------------------------------------------------------------------------
 
 
@@ -97,7 +102,7 @@ def troubles(
             count = sum(entry.count for entry in fleet.workers if entry.health == health)
             word = _HEALTH[health][0]
             if count:
-                said = f"{count:,} worker{'s' if count > 1 else ''} {word.upper()} of {fleet.workers_total:,}"
+                said = f"{many(count, 'worker')} {word.upper()} of {fleet.workers_total:,}"
                 yield line(f"workers/{word}", "", (said, tone), screen="workers", argument=f"health={word}")
     yield from group_troubles(groups, now_ms)
     if fleet is not None and not fleet.autoscaler.enabled and fleet.autoscaler.detail and fleet.autoscaler.groups:
@@ -115,7 +120,7 @@ def group_troubles(groups: Iterable[ScaleGroupStatus], now_ms: int) -> Iterator[
         elif group.backoff_until_ms > now_ms:
             left = format_duration(group.backoff_until_ms - now_ms)
             why = group.failure_reason or group.availability_reason
-            said = f"{name} is in backoff for {left} after {group.consecutive_failures} failures: {why}"
+            said = f"{name} is in backoff for {left} after {many(group.consecutive_failures, 'failure')}: {why}"
         else:
             continue
         yield line(f"group/{group.name}", "", (said, Tone.WARN), screen="capacity", argument=group.name)
@@ -172,12 +177,12 @@ def _work(fleet: FleetRow, now_ms: int) -> Iterator[Pulse]:
     states = ("running", "building", "assigned", "pending")
     counts = [f"{fleet.tasks_by_state[state]:,} {state}" for state in states if fleet.tasks_by_state.get(state)]
     jobs = sum(fleet.jobs_by_state.values())
-    who = f", {fleet.users:,} user{'' if fleet.users == 1 else 's'}" if fleet.users else ""
+    who = f", {many(fleet.users, 'user')}" if fleet.users else ""
     yield line(
         "tasks",
         "Tasks",
         (f"{', '.join(counts) or 'none'}", Tone.PLAIN),
-        (f"  of {jobs:,} jobs{who}", Tone.DIM),
+        (f"  of {many(jobs, 'job')}{who}", Tone.DIM),
         screen="jobs",
     )
     if not fleet.pending:
@@ -238,8 +243,8 @@ def _ends(fleet: FleetRow, now_ms: int) -> Iterator[Pulse]:
         else ""
     )
     yield line(
-        "ends", "Last hour", (f"{ends.failures:,} failures", Tone.BAD if ends.failures else Tone.GOOD),
-        (f", {ends.preemptions:,} preemptions", Tone.PLAIN), (young, Tone.DIM), screen="jobs", argument="failures>0",
+        "ends", "Last hour", (many(ends.failures, "failure"), Tone.BAD if ends.failures else Tone.GOOD),
+        (f", {many(ends.preemptions, 'preemption')}", Tone.PLAIN), (young, Tone.DIM), screen="jobs", argument="failures>0",
     )  # fmt: skip
 
 
@@ -251,9 +256,9 @@ def _autoscaler(fleet: FleetRow) -> Iterator[Pulse]:
     slices = ", ".join(f"{count} {state}" for state, count in sorted(scaler.slices_by_lifecycle.items()) if count)
     blocked = f", {scaler.groups_blocked} blocked" if scaler.groups_blocked else ""
     yield line(
-        "autoscaler", "Autoscaler", (f"{scaler.groups} groups", Tone.PLAIN), (blocked, Tone.WARN),
+        "autoscaler", "Autoscaler", (many(scaler.groups, "group"), Tone.PLAIN), (blocked, Tone.WARN),
         (f"; slices: {slices}" if slices else "; no slices", Tone.BUSY if coming else Tone.PLAIN),
-        (f"; {scaler.current_demand:,} tasks need more" if scaler.current_demand else "", Tone.WAIT), screen="capacity",
+        (f"; {many(scaler.current_demand, 'task')} more than fit" if scaler.current_demand else "", Tone.WAIT), screen="capacity",
     )  # fmt: skip
 
 
@@ -261,7 +266,7 @@ def _keeping(row: ControllerRow, now_ms: int) -> Iterator[Pulse]:
     yield line("checkpoint", "Checkpoint", *checkpoint_parts(row.checkpoint, now_ms), screen="checkpoints")
     yield line("store/health", "Log store", *store_parts(row, now_ms), screen="controller")
     lag = f"loop {row.lag.p99_ms:.1f} ms late (p99)" if row.lag.samples else "loop not measured yet"
-    up = f"up {format_duration(row.process.uptime_ms)}, {lag}, {row.attached_workers:,} workers attached"
+    up = f"up {format_duration(row.process.uptime_ms)}, {lag}, {many(row.attached_workers, 'worker')} attached"
     yield line("controller", "Controller", (up, Tone.PLAIN), screen="controller")
 
 

@@ -9,19 +9,19 @@ from iris_tui.actions.base import Action
 CONTROLLER: Final[tuple[Action, ...]] = (
     Action(id="controller.menu", title="What can be done with the controller", keys=("x",), command="controller-menu", footer=40),
     Action(
-        id="controller.logs", title="Show its log", keys=("l",), command="controller-log", menu="l", footer=20, kinds=("controller",),
+        id="controller.logs", anywhere=True, title="Show its log", keys=("l",), command="controller-log", menu="l", footer=20, kinds=("controller",),
         cli="iris-core {at} process logs",
     ),
     Action(
-        id="controller.profiles", title="Show its profiles", keys=("p",), command="controller-profiles", menu="p", footer=30,
+        id="controller.profiles", anywhere=True, title="Show its profiles", keys=("p",), command="controller-profiles", menu="p", footer=30,
         kinds=("controller",), cli="iris-core {at} profile list --target /system/controller",
     ),
     Action(
-        id="controller.capture", title="Profile it now", mutates=True, command="controller-capture",
+        id="controller.capture", anywhere=True, title="Profile it now", mutates=True, command="controller-capture",
         arguments="[threads|cpu|mem [SECONDS]]", menu="c", kinds=("controller",), cli="iris-core {at} process profile cpu",
     ),
     Action(
-        id="controller.checkpoint", title="Take a checkpoint now", mutates=True, command="checkpoint-now", menu="k",
+        id="controller.checkpoint", anywhere=True, title="Take a checkpoint now", mutates=True, command="checkpoint-now", menu="k",
         kinds=("controller",), cli="iris-core {at} cluster controller checkpoint",
     ),
 )  # fmt: skip

@@ -16,7 +16,7 @@ PROFILES: Final[tuple[Action, ...]] = (
         kinds=("profile",), many=True,
     ),
     Action(
-        id="profiles.capture", title="Capture now: threads, cpu or memory of a program", mutates=True, command="capture",
+        id="profiles.capture", anywhere=True, title="Capture now: threads, cpu or memory of a program", mutates=True, command="capture",
         arguments="[TARGET [threads|cpu|mem [SECONDS]]]", cli="iris-core {at} process profile {what} --target {id}", menu="c",
         kinds=("profile",),
     ),

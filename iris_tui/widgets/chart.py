@@ -162,12 +162,9 @@ class Chart(Painted):
         values = [sample.value for sample in samples.points if sample.value is not None]
         top = nice_top(self.unit, max(*values, self._limit or 0.0, 0.0))
         small = height < LEAST_ROWS or width < LEAST_CELLS
-        if small or plotting.problem():
+        if small or not plotting.ready():
             return self._small(width, height, top, last.value or 0.0)
-        title = self._title(last.value or 0.0, max(values), width)
-        if not plotting.ready():
-            return [title, [Run(" …", Tone.DIM)]]
-        return [title, *self._plot(width, height - 1, top)]
+        return [self._title(last.value or 0.0, max(values), width), *self._plot(width, height - 1, top)]
 
     def _title(self, value: float, highest: float, width: int) -> list[Run]:
         now = unit_text(self.unit, value)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from iris_core.live.controller_words import condition
+from iris_core.model.errors import ModelError
 from iris_core.wire.gen.iris.v1 import checkpoints_pb2, pipeline_pb2
 from iris_core.wire.gen.iris.v1 import watch_rows_pb2 as rows
 from iris_tui.widgets.pane import State
@@ -120,6 +121,21 @@ async def test_a_read_only_console_is_offered_no_change() -> None:
         rig.app.run_command("checkpoint-now")
         await rig.until(lambda: "console is read-only" in rig.screen_text())
         assert not rig.client.called("BeginCheckpoint")
+
+
+@pytest.mark.asyncio
+async def test_what_is_asked_of_it_can_be_asked_from_everywhere_unless_nothing_may_change() -> None:
+    for read_only in (False, True):
+        client = sample(FakeClock())
+        FakeProfiles(client).attach()
+        async with console(client, read_only=read_only) as rig:
+            if read_only:
+                with pytest.raises(ModelError, match="read-only"):
+                    rig.app.run_command("capture /ada/train-llama/1 threads")
+                assert not client.called("ProfileTask")
+            else:
+                rig.app.run_command("capture /ada/train-llama/1 threads")
+                await rig.until(lambda client=client: client.called("ProfileTask"))  # type: ignore[misc]
 
 
 @pytest.mark.asyncio
