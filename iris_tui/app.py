@@ -232,14 +232,6 @@ class IrisApp(
             assert screen is not None
             screen.when_mounted(partial(self._perform, screen, action, argument))
             return
-        if found is None and action.anywhere:
-            if refused := self.refusal(action):
-                raise ModelError(refused)
-            self.go(action.scope)
-            screen = self.console_screen
-            assert screen is not None
-            screen.when_mounted(partial(self._perform, screen, action, argument))
-            return
         if found is None:
             raise ModelError(f"{action.command or action.title}: there are no {SCOPES[action.scope].lower()} here")
         screen, host = found
@@ -247,13 +239,6 @@ class IrisApp(
             while self.screen is not screen and len(self.screen_stack) > 1:
                 self.pop_screen()
         host.perform(action, argument)
-
-    def _perform(self, host: ActionHost, action: Action, argument: str) -> None:
-        """Do an action of a screen that was not shown before; what is wrong becomes a toast."""
-        try:
-            host.perform(action, argument)
-        except ModelError as error:
-            self.say(str(error), severity="warning")
 
     def _perform(self, host: ActionHost, action: Action, argument: str) -> None:
         """Do an action of a screen that was not shown before; what is wrong becomes a toast."""
