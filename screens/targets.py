@@ -89,7 +89,10 @@ class TargetActions(CloserLooks):
         self._change(BY_ID["target.complete"], text)
 
     def do_rerun(self, text: str) -> None:
-        target = self._target(text)
+        names = [text] if text else self.chosen_ids(("job",))
+        if len(names) > 1:
+            raise ModelError("one job is run again at a time", hint="unmark the others with u, or name one")
+        target = self._target(names[0] if names else "")
         if target is None:
             raise ModelError("rerun works on jobs", hint="choose a job, or name one")
         from screens.rerun import rerun
