@@ -74,7 +74,8 @@ def _complete(ids: Sequence[str], fields: Fields) -> Sequence[Message]:
 
 
 def _job_result(request: Any, answer: Any) -> list[Result]:
-    return [Result(request.job_id, True, f"{counted(len(answer.job_ids), 'job')} ended")]
+    ended = f"{counted(len(answer.job_ids), 'job')} ended" if answer.job_ids else "had ended already"
+    return [Result(request.job_id, True, ended)]
 
 
 def _jobs_ended(answers: Sequence[Any]) -> str:
