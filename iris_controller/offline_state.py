@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
 from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Final
@@ -24,8 +25,9 @@ from iris_controller.rpc.auth import Authenticator
 from iris_controller.rpc.dispatch import Router, as_bytes
 from iris_controller.rpc.errors import as_rpc_error
 from iris_controller.rpc.roles import ACCESS
+from iris_controller.scheduling.cycle import UNCAPPED
+from iris_controller.scheduling.plan import Planner
 from iris_controller.services import Services
-from iris_controller.state.overlay import Overlay
 from iris_controller.store.database import open_reader
 from iris_controller.store.load import load_model
 from iris_controller.store.reads import Readers
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 CONFIG: Final = "name: checkpoint\nplatform: {local: }\nworker_provider: {}\n"
 HERE: Final = {"iris-read-only": "1"}
 PEER: Final = "127.0.0.1:1"
+LOOK_S: Final = 1.0
 ABSENT: Final = {
     "LogService/": "a checkpoint holds no logs",
     "StatsService/": "a checkpoint holds no measurements",
@@ -92,11 +95,8 @@ class OfflineState:
             database=database,
             answered=AnsweredIds(),
         )
-        loop = ControllerLoop(model, _Nobody(), ticker := SchedulerTicker(model), wall_ms=lambda: self.moment_ms)
-        # The reasons of what waits are the scheduler's, who looks once; what it would place is forgotten.
-        for job_id, reason in ticker.slice(Overlay(model), self.moment_ms).items():
-            if job_id in model.pending:
-                model.reasons[job_id] = reason
+        _look_once(model)
+        loop = ControllerLoop(model, _Nobody(), SchedulerTicker(model), wall_ms=lambda: self.moment_ms)
         self._router = Router(Authenticator(stored.keys, (), (), lambda _: False), lambda _: None)
         folder = database.parent
         options = ServeOptions(config=parse_config(CONFIG), state_dir=folder, host="", dry_run=True)
@@ -145,6 +145,13 @@ class OfflineState:
 def _told(error: Exception, path: str) -> RpcFailed:
     told = as_rpc_error(error, path)
     return failure(told.status, told.message, told.detail())
+
+
+def _look_once(model: Model) -> None:
+    """Why what waits does wait: the scheduler goes through all of it, for a second at most; what it would place is forgotten."""
+    until = time.perf_counter() + LOOK_S
+    plan = Planner(UNCAPPED).plan(model, sys.maxsize, lambda: time.perf_counter() < until)
+    model.reasons.update((job_id, reason) for job_id, reason in plan.reasons.items() if job_id in model.pending)
 
 
 def _newest(model: Model) -> int:

@@ -63,6 +63,9 @@ async def test_every_reading_command_prints_the_same(tmp_path: Path, temporary: 
             await r.call("LaunchJob", request, controller_pb2.LaunchJobResponse)
             await r.until_state("/u/done", common_pb2.JOB_STATE_SUCCEEDED)
             await r.until_state("/u/many", common_pb2.JOB_STATE_SUCCEEDED)
+        request = launch_request("/u/wide")
+        request.replicas, request.resources.cpu_millicores, request.resources.memory_bytes = 1_500, 1, 1
+        await r.call("LaunchJob", request, controller_pb2.LaunchJobResponse)
         await r.launch("/u/large", resources=common_pb2.Resources(cpu_millicores=10**6, memory_bytes=1))
         for line in SAME:
             code, live[line], err = await asyncio.to_thread(
@@ -77,7 +80,7 @@ async def test_every_reading_command_prints_the_same(tmp_path: Path, temporary: 
         )
         assert code == 0, err
         latest = json.loads(printed)
-        assert latest["checkpoint_path"].startswith(made.checkpoint_path[:-13]) and int(latest["job_count"]) == 3
+        assert latest["checkpoint_path"].startswith(made.checkpoint_path[:-13]) and int(latest["job_count"]) == 4
         for how in ("table", "name"):
             code, printed, err = await asyncio.to_thread(
                 iris, "--controller-url", r.controller.port.url, "cluster", "controller", "checkpoint", "-o", how
@@ -94,7 +97,8 @@ async def test_every_reading_command_prints_the_same(tmp_path: Path, temporary: 
             assert "read from the checkpoint of " in err
         # What waits has its reason, and its explanation.
         code, out, _ = iris("--checkpoint", made.checkpoint_path, "job", "list", "--state", "pending", "-o", "json")
-        assert code == 0 and "cpu" in out
+        reasons = {job["job_id"]: job["reason"] for job in json.loads(out)}
+        assert code == 0 and "cores" in reasons["/u/large"], "also behind more than one slice of the scheduler's places"
         code, out, _ = iris("--checkpoint", made.checkpoint_path, "job", "explain", "/u/large")
         assert code == 0 and "cpu" in out
 
