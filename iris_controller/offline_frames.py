@@ -49,7 +49,7 @@ async def read_frame(reader: asyncio.StreamReader) -> tuple[Kind, int, bytes]:
     return Kind(kind), number, await reader.readexactly(size)
 
 
-_KINDS: Final = {kind.__name__: kind for kind in (UsageFailed, RpcFailed, Denied)}
+_ANSWERS: Final[dict[str, type[RpcFailed]]] = {"RpcFailed": RpcFailed, "Denied": Denied}
 _DETAILS: Final = ("code", "subject", "field", "position", "hint", "retry_after_ms")
 
 
@@ -64,7 +64,8 @@ def from_error(error: IrisError) -> bytes:
 def to_error(payload: bytes) -> IrisError:
     """What `from_error` was given."""
     said = json.loads(payload)
-    kind = _KINDS.get(said["kind"], IrisError)
-    if issubclass(kind, RpcFailed):
-        return kind(said["status"], said["message"], **{name: said[name] for name in _DETAILS})
+    answer = _ANSWERS.get(said["kind"])
+    if answer is not None:
+        return answer(said["status"], said["message"], **{name: said[name] for name in _DETAILS})
+    kind = UsageFailed if said["kind"] == "UsageFailed" else IrisError
     return kind(said["message"], hint=said["hint"])
