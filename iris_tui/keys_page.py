@@ -63,7 +63,7 @@ def rows(keymap: Keymap) -> list[dict[str, Any]]:
             "command": action.command,
             "aliases": sorted(words.get(action.command, ())) if action.command else [],
             "arguments": action.arguments,
-            "cli": action.cli,
+            "cli": action.command_line(),
         }
         for scope in SCOPES
         for action in in_scope(scope)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from iris_core.config.console import ConsoleSettings, console_file, load_settings, parse_settings
 from iris_core.contracts import UsageFailed
 from iris_core.live.filters import JOB_FIELDS, JOB_WORDS
-from iris_tui.actions import ACTIONS, BY_ID
+from iris_tui.actions import ACTIONS, BY_ID, Action
 from iris_tui.ascii_only import ascii_text
 from iris_tui.help import help_lines
 from iris_tui.how_to import HOW_TO, how_to
@@ -18,6 +19,7 @@ from iris_tui.keys_page import as_json, as_markdown, as_table, main, run_keys
 from iris_tui.registry import SCREENS
 from iris_tui.themes import ANSI, MONOCHROME, PRODUCTION, THEMES, paint, theme_for
 from iris_tui.user_keys import Keymap, lay, together
+from tests.unit.test_docs import follow
 
 # --- the file --------------------------------------------------------------------------------------------------------
 
@@ -240,3 +242,12 @@ def test_the_help_shows_every_screen_with_its_letter() -> None:
     places = text.partition("Where to go: F7 and a letter")[2].partition("\n\n")[0]
     for screen in SCREENS.values():
         assert f"{screen.letter} {screen.title}" in places if screen.letter else f":{screen.word}" in text
+
+
+# --- equivalent command lines ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("action", [action for action in ACTIONS if action.cli], ids=lambda action: action.id)
+def test_the_equivalent_command_line_of_an_action_exists(action: Action) -> None:
+    words = shlex.split(action.command_line("--cluster=lab").replace("[", "").replace("]", ""))
+    follow(words)
