@@ -6,6 +6,7 @@ may plan it, also a read-only console, which then cannot carry it out. Must neve
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +17,7 @@ from iris_controller.rpc import planners
 from iris_controller.rpc.errors import RpcError, as_rpc_error, denied, invalid, precondition
 from iris_controller.rpc.plan_tokens import LIFE_S
 from iris_controller.rpc.profiles import OWN, SYSTEM_WORKER
-from iris_controller.rpc.reckoning import MOST_TARGETS, Reckoning, counted
+from iris_controller.rpc.reckoning import MOST_TARGETS, SLICE, Reckoning, counted
 from iris_controller.rpc.roles import ACCESS
 from iris_controller.state import submit
 from iris_controller.state.generations import Frozen, generation_of
@@ -104,7 +105,9 @@ class PlanService:
         revision = self._revision()
         r = Reckoning(access.tier or 0)
         requests = _requests(request, method_of(request.method))
-        for one in requests:
+        for place, one in enumerate(requests):
+            if place % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
             try:
                 await planner(one, call, r)
             except (RpcError, ModelError) as error:
@@ -118,7 +121,7 @@ class PlanService:
             planners.finish_ending(r, "as killed")
         elif request.method == "ControllerService/CompleteJob":
             planners.finish_ending(r, "as succeeded")
-        answer = r.response(request.method)
+        answer = await r.response(request.method)
         answer.cluster = self._config.name
         answer.revision.CopyFrom(revision)
         if r.parts:
@@ -134,7 +137,7 @@ class PlanService:
         planners.end_job(self._model, request, call, r)
 
     async def _kick_tasks(self, request: Any, call: Call, r: Reckoning) -> None:
-        planners.kick_tasks(self._model, request, call, r)
+        await planners.kick_tasks(self._model, request, call, r)
 
     async def _set_budget(self, request: Any, call: Call, r: Reckoning) -> None:
         planners.set_budget(self._model, request, call, r)

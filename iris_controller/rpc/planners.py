@@ -6,12 +6,13 @@ the rest in numbers. `finish` puts into words what has to be counted over all re
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from iris_controller.rpc.budgets import check_budget_user
 from iris_controller.rpc.errors import invalid, not_found
-from iris_controller.rpc.reckoning import MOST_TARGETS, Reckoning, below, counted
+from iris_controller.rpc.reckoning import MOST_TARGETS, SLICE, Reckoning, below, counted
 from iris_controller.rpc.tasks import KICK_ENDS, kickable
 from iris_controller.state import kick
 from iris_controller.state.generations import Frozen, generation_of
@@ -81,8 +82,11 @@ def _them(r: Reckoning) -> str:
 # Tasks -------------------------------------------------------------------------------------------------------------
 
 
-def kick_tasks(model: Model, request: controller_pb2.KickTasksRequest, call: Call, r: Reckoning) -> None:
-    """KickTasks: the current attempts that its targets name; those without one are left out of what is to be sent."""
+async def kick_tasks(model: Model, request: controller_pb2.KickTasksRequest, call: Call, r: Reckoning) -> None:
+    """KickTasks: the current attempts that its targets name; those without one are left out of what is to be sent.
+
+    Sliced: between slices the state may change, and then the plan is refused when it is carried out.
+    """
     end = KICK_ENDS.get(request.desired_state)
     if end is None:
         raise invalid("desired_state", "a task can be kicked to PREEMPTED or FAILED, nothing else")
@@ -94,7 +98,10 @@ def kick_tasks(model: Model, request: controller_pb2.KickTasksRequest, call: Cal
     del sent.targets[:]
     frozen: list[Frozen] = []
     tasks: dict[str, Task] = {}
-    for text in dict.fromkeys(request.targets):
+    for place, text in enumerate(dict.fromkeys(request.targets)):
+        if place % SLICE == SLICE - 1:
+            await asyncio.sleep(0)
+            o = Overlay(model)
         target = kickable(text, call)
         if isinstance(target, JobId):
             r.skip(text, "is a job; name its tasks")

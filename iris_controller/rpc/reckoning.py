@@ -6,6 +6,7 @@ what is in them. A job that several requests end is counted once. Must never cha
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -25,6 +26,8 @@ MOST_TARGETS: Final = 10_000
 MOST_JOBS: Final = 10_000
 """Jobs that are counted; where there are more, the counts are lower bounds and say so."""
 MOST_SKIPPED: Final = 1_000
+SLICE: Final = 500
+"""So many targets or requests are looked at before others have their turn on the loop."""
 
 
 @dataclass(slots=True)
@@ -80,8 +83,8 @@ class Reckoning:
             self.capped = True
         return found
 
-    def response(self, method: str) -> plan_pb2.PlanResponse:
-        """The answer but for token, cluster and revision."""
+    async def response(self, method: str) -> plan_pb2.PlanResponse:
+        """The answer but for token, cluster and revision; made in slices."""
         answer = plan_pb2.PlanResponse(
             method=method,
             tier=self.tier,
@@ -96,12 +99,14 @@ class Reckoning:
                 workers=self.workers,
                 capped=self.capped,
             ),
-            targets=[
-                plan_pb2.PlanTarget(kind=t.kind, id=t.id, generation=t.generation, note=t.note) for t in self.targets
-            ],
             skipped=[plan_pb2.PlanSkip(id=name, why=why) for name, why in self.skipped[:MOST_SKIPPED]],
             requests=[request.SerializeToString() for request, _ in self.parts],
         )
+        targets = self.targets
+        for start in range(0, len(targets), SLICE):
+            for t in targets[start : start + SLICE]:
+                answer.targets.add(kind=t.kind, id=t.id, generation=t.generation, note=t.note)
+            await asyncio.sleep(0)
         if len(self.skipped) > MOST_SKIPPED:
             answer.hints.append(f"{len(self.skipped) - MOST_SKIPPED:,} more are left out")
         return answer

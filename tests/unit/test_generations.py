@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -200,7 +201,7 @@ def test_a_gang_is_counted_whole_and_an_empty_budget_is_said() -> None:
         assert kernel.assign_gang(o, "/u/g", [(index, "w", w.uid()) for index in range(4)], w.now_ms)
     r = Reckoning(1)
     state = common_pb2.TASK_STATE_PREEMPTED
-    kick_tasks(w.model, pb.KickTasksRequest(targets=["/u/g/1"], desired_state=state), call_of(""), r)
+    asyncio.run(kick_tasks(w.model, pb.KickTasksRequest(targets=["/u/g/1"], desired_state=state), call_of(""), r))
     assert list(r.effects) == [
         "ends the attempt as preempted and charges the preemption budget",
         "it has no preemption budget left and ends for good",
