@@ -65,10 +65,7 @@ def summary(action: Action, selector: str, keymap: Keymap = Keymap()) -> str:  #
     if action.command:
         parts.append(f":{action.command}{' ' + action.arguments if action.arguments else ''}")
     if action.cli:
-        noun = "job" if not action.kinds or "job" in action.kinds else action.kinds[0]
-        parts.append(
-            action.cli.replace("{at}", selector).replace("{id}", "ID").replace("{job}", "ID").replace("{noun}", noun)
-        )
+        parts.append(action.command_line(selector))
     return "   ".join(parts)
 
 

@@ -67,6 +67,12 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         ctx.exit()
 
 
+def _keys(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Answered by `iris` before a command line is read."""
+    if wanted and not ctx.resilient_parsing:
+        raise click.UsageError("--keys lists the keys of the console and stands alone: run `iris --keys`")
+
+
 @click.group(
     cls=LazyGroup,
     table=COMMANDS,
@@ -95,6 +101,14 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     help="How to speak to it; http passes proxies that know no gRPC.",
 )
 @click.option("--read-only", is_flag=True, help="Have the server refuse every change.")
+@click.option(
+    "--keys",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_keys,
+    help="List the console's keys and commands, with your own in them (-o table, json or markdown); `iris` only.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Say more on standard error.")
 @click.option("--traceback", is_flag=True, help="Print the stack when something goes wrong.")
 @click.option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -45,6 +46,13 @@ class Action:
     def scope(self) -> str:
         """Where it works."""
         return self.id.partition(".")[0]
+
+    def command_line(self, at: str = "") -> str:
+        """The equivalent command line as a pattern: `iris-core --cluster=lab job cancel ID`; `at` selects the cluster."""
+        noun = "job" if not self.kinds or "job" in self.kinds else self.kinds[0]
+        said = {"at": at, "noun": noun, "id": "ID", "job": "ID", "what": "threads"}
+        words = re.sub(r"\{([a-z_]+)\}", lambda match: said.get(match[1], match[1].upper()), self.cli)
+        return " ".join(words.split())
 
     @property
     def name(self) -> str:
