@@ -227,7 +227,7 @@ class IrisApp(
         if found is None and action.anywhere:
             if refused := self.refusal(action):
                 raise ModelError(refused)
-            self.go(action.scope)
+            self.go(action.scope if action.scope in registry.SCREENS else registry.FIRST)
             screen = self.console_screen
             assert screen is not None
             screen.when_mounted(partial(self._perform, screen, action, argument))

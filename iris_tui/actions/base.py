@@ -24,7 +24,7 @@ class Action:
         moves: It moves the cursor or the view: in the help, not in palette or commands.
         kinds: Kinds of row it works on; empty = no row needed.
         many: It can be done to several marked rows, though it changes nothing.
-        anywhere: Asked for elsewhere, the screen that is called as its scope is shown first.
+        anywhere: Asked for elsewhere, the screen that is called as its scope is shown first, else the first screen.
     """
 
     id: str

@@ -41,7 +41,7 @@ TARGET: Final[tuple[Action, ...]] = (
     ),
     Action(
         id="target.hang", title="Show where its running tasks stand, the odd one first", command="hang", arguments="[JOB]",
-        cli="iris-core {at} job hang {id}", menu="h", kinds=("job",),
+        cli="iris-core {at} job hang {id}", menu="h", kinds=("job",), anywhere=True,
     ),
     Action(
         id="target.cancel", title="Cancel", tier=1, mutates=True, command="cancel", arguments="[ID…]",
