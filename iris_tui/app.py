@@ -184,7 +184,8 @@ class IrisApp(
         screen = self.console_screen
         state = screen.link if screen is not None else self.session.link
         if not state.fresh:
-            return f"{action.title}: what is shown is not live ({state.link.value}); ^r tries the connection"
+            tries = self.keymap.first("app.refresh")
+            return f"{action.title}: what is shown is not live ({state.link.value}); {tries} tries the connection"
         return ""
 
     async def pass_gate(self, gate: GateScreen) -> Decision | None:

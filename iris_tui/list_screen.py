@@ -280,7 +280,7 @@ class ListScreen(NamedFilters, RowMenu, ConsoleScreen):
         total = self.store.counts().total
         return (
             f"None of {counted(total, self.NOUN)} matches {one_line(self.filter.text)}",
-            "Esc clears the filter, / changes it.",
+            f"{self._key('list.unfilter')} clears the filter, {self._key('list.filter')} changes it.",
         )
 
     def title_runs(self) -> tuple[list[Run], list[Run]]:
@@ -297,7 +297,8 @@ class ListScreen(NamedFilters, RowMenu, ConsoleScreen):
             hidden = store.hidden_marks()
             right.append(Run(f"{len(store.marks)} marked{f', {hidden} hidden' if hidden else ''}  ", Tone.WARN))
         if store.pending:
-            right.append(Run(f"order kept, {store.pending:,} changes, r sorts  ", Tone.WARN))
+            sorts = self._key("list.reorder")
+            right.append(Run(f"order kept, {store.pending:,} changes, {sorts} sorts  ", Tone.WARN))
         if self.source.loaded:
             right.append(Run(self.count_words(), Tone.DIM))
         return left, right
@@ -417,7 +418,7 @@ class ListScreen(NamedFilters, RowMenu, ConsoleScreen):
         if self.table.sorted_by:
             self.sort_by(self.table.sorted_by, reverse=not self.table.reversed)
         else:
-            self.console.say("no column is sorted by; > chooses one", severity="warning")
+            self.console.say(f"no column is sorted by; {self._key('list.sort_right')} chooses one", severity="warning")
 
     def do_reorder(self) -> None:
         self.soon()

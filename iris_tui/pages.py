@@ -94,7 +94,9 @@ class TextPage(ConsoleScreen):
 
     def flush(self) -> None:
         if self._fault and not self._as_of:
-            status = Status(State.ERROR, "", (f"Not loaded: {self._fault}", "^r tries again, Esc goes back."))
+            keymap = self.console.keymap
+            ways = f"{keymap.first('app.refresh')} tries again, {keymap.first('text.close')} goes back."
+            status = Status(State.ERROR, "", (f"Not loaded: {self._fault}", ways))
         elif self._fault:
             status = Status(State.STALE, f"{self._as_of}; not read again: {self._fault}")
         elif not self._as_of:

@@ -9,14 +9,18 @@ from pathlib import Path
 import pytest
 
 from iris_core.config.console import ConsoleSettings, console_file, load_settings, parse_settings
+from iris_core.connect import Target
 from iris_core.contracts import UsageFailed
 from iris_core.live.filters import JOB_FIELDS, JOB_WORDS
 from iris_tui.actions import ACTIONS, BY_ID, Action
 from iris_tui.ascii_only import ascii_text
+from iris_tui.glyphs import ASCII, UNICODE, choose, chosen
 from iris_tui.help import help_lines
 from iris_tui.how_to import HOW_TO, how_to
 from iris_tui.keys_page import as_json, as_markdown, as_table, main, run_keys
+from iris_tui.main import run, session_for
 from iris_tui.registry import SCREENS
+from iris_tui.saved import load_saved
 from iris_tui.themes import ANSI, MONOCHROME, PRODUCTION, THEMES, paint, theme_for
 from iris_tui.user_keys import Keymap, lay, together
 from tests.unit.test_docs import follow
@@ -251,3 +255,45 @@ def test_the_help_shows_every_screen_with_its_letter() -> None:
 def test_the_equivalent_command_line_of_an_action_exists(action: Action) -> None:
     words = shlex.split(action.command_line("--cluster=lab").replace("[", "").replace("]", ""))
     follow(words)
+
+
+# --- the program -----------------------------------------------------------------------------------------------------
+
+
+def test_the_program_lists_its_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--keys", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["actions"]
+    assert run(["--keys", "-o", "yaml"]) == 2
+    assert "no format 'yaml'" in capsys.readouterr().err
+
+
+def test_a_session_is_as_it_is_settled_and_as_it_was_left() -> None:
+    saved = load_saved("lab")
+    saved.screen = "jobs"
+    saved.write()
+    settings = parse_settings("clusters: {lab: {environment: production, read_only: true}}")
+    session = session_for(Target("http://127.0.0.1:1", "lab", "local"), settings=settings)
+    assert (session.environment, session.read_only, session.saved.screen) == ("production", True, "jobs")
+    plain = session_for(Target("http://127.0.0.1:1", "lab", "local"), remember=False)
+    assert (plain.environment, plain.read_only, plain.saved.path) == ("local", False, None)
+
+
+@pytest.mark.parametrize(
+    "variables, ascii_only",
+    [
+        ({"LC_ALL": "C.UTF-8"}, False),
+        ({"LC_ALL": "", "LANG": "en_US.UTF-8"}, False),
+        ({"LC_ALL": "C"}, True),
+        ({"LC_ALL": "", "LANG": "C", "LC_CTYPE": "C.UTF-8"}, True),
+        ({"LC_ALL": "", "LANG": "C", "LC_CTYPE": "en_US.UTF-8"}, False),
+        ({"TERM": "linux"}, True),
+        ({"TERM": "screen-256color"}, False),
+    ],
+)
+def test_ascii_where_the_locale_or_the_terminal_says_so(
+    variables: dict[str, str], ascii_only: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert (choose() is ASCII) is ascii_only
+    assert chosen("unicode") is UNICODE and chosen("ascii") is ASCII
