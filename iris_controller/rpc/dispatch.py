@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from iris_controller.audit import audit
+from iris_controller.rpc import audit_lines
 from iris_controller.rpc.client_context import CONFIRM_HEADER, PLAN_HEADER, read_context
 from iris_controller.rpc.errors import RpcError, as_rpc_error, clean, exhausted, invalid
 from iris_controller.rpc.json_rpc import serve_json
@@ -25,7 +25,6 @@ from iris_controller.rpc.passthrough import PassThrough
 from iris_controller.rpc.requests import MAX_REQUEST_ID
 from iris_controller.rpc.roles import ACCESS, MAX_MESSAGE_BYTES, authorise
 from iris_controller.rpc.task_scope import check_scope
-from iris_core.model.redact import redact_text
 from iris_core.wire.services import PACKAGE, method, methods, service_methods
 
 if TYPE_CHECKING:
@@ -64,15 +63,6 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
 """For `grpc.aio.server(options=…)` of the inner gRPC server."""
 
 _EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # its stubs lack it
-_ENTITY_FIELDS = ("name", "job_id", "task_id", "worker_id", "target", "bundle_id")
-_TARGET_FIELDS = (
-    *("name", "job_id", "task_id", "worker_id", "target", "targets"),
-    *("user_id", "slice_id", "scale_group", "endpoint_id"),
-)
-_COUNTED_FIELDS = ("job_ids", "task_ids", "worker_ids")
-"""Of an answer: what a change came to, in numbers."""
-_NAMED_TARGETS = 20
-"""So many are named in an audit line; all are counted."""
 
 
 @dataclass(slots=True)
@@ -377,9 +367,7 @@ class Router:
         async def work() -> Answer:
             answer: Answer = await entry.handler(argument, call)
             if not call.replayed:
-                if entry.access.action:
-                    _write_audit(entry, call, argument)
-                self._write_change(entry, call, argument, answer)
+                audit_lines.write(entry.access, call, argument, answer, self.plans)
             return answer
 
         task = asyncio.create_task(work(), name=entry.method.full_name)
@@ -391,30 +379,6 @@ class Router:
             call.cancelled.set()
             task.add_done_callback(_nobody_asks)
             raise
-
-    def _write_change(self, entry: Entry, call: Call, argument: Argument, answer: Answer) -> None:
-        """The line of an operator's change: how it came about, and on what, to be read when all of that is gone."""
-        by_operator = (
-            entry.access.tier is not None
-            and call.identity.task is None
-            and (call.context is not None or call.plan_token)
-        )
-        if not by_operator or not isinstance(argument, Message) or getattr(argument, "dry_run", False):
-            return
-        planned, totals = self.plans.told(call, argument) if self.plans is not None else ([], {})
-        names = planned or _named(argument) or ([call.audit_entity] if call.audit_entity else [])
-        fields: dict[str, Value] = {"method": call.method.name}
-        if call.context is not None:
-            fields |= call.context.fields()
-        reason = getattr(argument, "reason", "")
-        if reason and not fields.get("reason"):
-            fields["reason"] = redact_text(reason)
-        fields |= {"targets": ",".join(names[:_NAMED_TARGETS]), "target_count": len(names)}
-        fields |= {name: len(getattr(answer, name)) for name in _COUNTED_FIELDS if getattr(answer, name, ())}
-        fields |= {"planned": bool(planned), **totals, "via": call.identity.via, "peer": call.peer}
-        if call.request_id:
-            fields["request_id"] = call.request_id
-        audit("operator_change", names[0] if names else "-", call.identity.principal, **fields)
 
 
 class _GrpcHandlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in its stubs alone
@@ -462,28 +426,6 @@ def _request_id(request: Message) -> str:
     if len(request_id) > MAX_REQUEST_ID or not request_id.isprintable():
         raise invalid("request_id", f"a request id has at most {MAX_REQUEST_ID} printable characters")
     return request_id
-
-
-def _write_audit(entry: Entry, call: Call, argument: Argument) -> None:
-    named = (getattr(argument, name, "") for name in _ENTITY_FIELDS)
-    entity = call.audit_entity or next((value for value in named if value), "-")
-    fields: dict[str, Value] = {"via": call.identity.via, "peer": call.peer, **call.audit_fields}
-    if call.request_id:
-        fields["request_id"] = call.request_id
-    try:
-        audit(entry.access.action, entity, call.audit_trigger or call.identity.principal, **fields)
-    except ValueError:
-        # The mutation is committed: a badly named field must not turn it into an error.
-        log.exception("the audit line of %s could not be written", entry.method.full_name)
-
-
-def _named(request: Message) -> list[str]:
-    """What a request is about, by the fields that name things."""
-    found: list[str] = []
-    for name in _TARGET_FIELDS:
-        value = getattr(request, name, "")
-        found.extend([value] if isinstance(value, str) else value)
-    return [name for name in found if name]
 
 
 def _nobody_asks(task: asyncio.Task[Any]) -> None:
