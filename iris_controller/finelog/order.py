@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from iris_controller.finelog.spans import Place
     from iris_core.wire.gen.iris.v1 import logs_pb2
 
 DISORDER_MS = 60_000
@@ -59,7 +60,28 @@ class TimeOrder:
             add((place, key, head, seq, flags, arrived))
             self._latest = max(self._latest, place)
 
-    def _place_of_part(self, line: logs_pb2.StoredLine) -> tuple[int, int]:
+    def push_all(self, places: Iterable[Place]) -> None:
+        """The same for lines without a flag, of which only what matters here is known."""
+        add = self._held.append
+        latest_of = self._latest_of
+        latest = self._latest
+        for line in places:
+            seq, key, place, partial, part, _, _ = line
+            if part or partial:
+                place, head = self._place_of_part(line)
+            else:
+                head = seq
+                known = latest_of.get(key)
+                if known is not None and known > place:
+                    place = known
+                else:
+                    latest_of[key] = place
+            if place > latest:
+                latest = place
+            add((place, key, head, seq, 0, 0.0))
+        self._latest = latest
+
+    def _place_of_part(self, line: logs_pb2.StoredLine | Place) -> tuple[int, int]:
         """The place of its first part, and that one's seq."""
         stream = (line.key, line.attempt_uid, line.source)
         head = self._open.pop(stream, None) if line.part else None

@@ -7,7 +7,7 @@ Must never let a damaged segment keep the others from being read.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from iris_controller.finelog.catalog import LOG
 from iris_controller.finelog.trigrams import Needles
@@ -78,6 +78,13 @@ class Segmented:
             if scan is not None:
                 yield from self._guarded(segment, scan.seqs())
             yield None
+
+    def places(self, rows: int) -> Iterator[list[tuple[Any, ...]]]:
+        """Seq, key, time, and what is a part of what, of all lines of the wanted keys and incarnations, ascending, so many at once."""
+        for segment in self._segments:
+            scan = self._scan(segment)
+            if scan is not None:
+                yield from self._guarded(segment, scan.places(rows))
 
     def _windows(self, segment: Segment, wanted: Callable[[], int]) -> Iterator[Window | None]:
         from iris_controller.finelog.windows import Window

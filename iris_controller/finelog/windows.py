@@ -38,6 +38,21 @@ SHOWN = (
     "epoch_ms", "key", "seq", "number", "source", "data", "raw", "level", "attempt_uid", "partial", "gap", "part",
 )  # fmt: skip
 """The columns of a `Line`."""
+PLACE = ("seq", "key", "epoch_ms", "partial", "part", "attempt_uid", "source")
+"""The columns by which lines of several keys are put in order."""
+MAX_PLACES = 300_000
+"""Rows that are put in the order of seq at once, about."""
+_NO_PLACES = pa.schema(
+    [
+        ("seq", pa.int64()),
+        ("key", pa.string()),
+        ("epoch_ms", pa.int64()),
+        ("partial", pa.bool_()),
+        ("part", pa.uint32()),
+        ("attempt_uid", pa.string()),
+        ("source", pa.string()),
+    ]
+).empty_table()
 WORDS = ("key", "source", "attempt_uid")
 """Of them, those that are read as dictionaries."""
 
@@ -198,6 +213,44 @@ class SegmentScan:
             rows = batch.slice(run.start, run.rows)
             mask = self._seq_mask(rows, self._low, self._high)
             yield rows.column("seq").filter(mask if is_owned else pc.and_(mask, self._owner_mask(rows))).to_pylist()
+
+    def places(self, rows: int) -> Iterator[list[tuple[Any, ...]]]:
+        """Seq, key, time, and what is a part of what, of all lines of the wanted keys and incarnations, ascending, `rows` at once."""
+        low = self._low
+        while low < self._high:
+            high = self._split(low, self._high, MAX_PLACES)
+            tables = [self._places(*one, low, high) for one in _by_group(self._overlapping(low, high))]
+            table = pa.concat_tables([one for one in tables if one is not None] or [_NO_PLACES]).sort_by("seq")
+            for start in range(0, table.num_rows, rows):
+                piece = table.slice(start, rows)
+                columns = [piece[name].to_pylist() for name in PLACE if name in piece.schema.names]
+                yield list(zip(*columns, strict=True))
+            low = high
+
+    def _places(self, group: int, runs: list[Run], low: int, high: int) -> Any:
+        """The places in some runs of a row group; None if it cannot be read."""
+        columns = list(PLACE[:3])
+        if not (self._file.has_none(group, "part") and self._file.has_none(group, "partial")):
+            columns = list(PLACE)
+        is_owned = all(run.is_owned(self._query) for run in runs)
+        try:
+            batch = self._file.read(group, columns if is_owned else [*columns, "incarnation"])
+        except SegmentDamaged as damage:
+            self._on_damage(damage, runs)
+            return None
+        found = []
+        for run in runs:
+            rows = batch.slice(run.start, run.rows)
+            mask = self._seq_mask(rows, low, high)
+            found.append(rows.filter(mask if is_owned else pc.and_(mask, self._owner_mask(rows))))
+        table = pa.Table.from_batches([_spelled_out(one.select(columns)) for one in found])
+        for name, value in (("partial", False), ("part", 0), ("attempt_uid", ""), ("source", "")):
+            if name not in columns:
+                table = table.append_column(
+                    _NO_PLACES.schema.field(name),
+                    pa.repeat(pa.scalar(value, _NO_PLACES.schema.field(name).type), table.num_rows),
+                )
+        return table.cast(_NO_PLACES.schema)
 
     # The width of a window ---------------------------------------------------------------------------------------------
 

@@ -550,3 +550,30 @@ def test_a_line_is_found_by_its_seq_and_by_its_time(store: Store) -> None:
     assert [run(view.at_seq(seq)) for seq in (1, 100, 103, 106, 5000)] == [0, 99, 100, 100, 199]
     assert [run(view.at_time(NOW_MS + ms)) for ms in (-5, 7, 500, 1003, 9999)] == [0, 7, 100, 103, 199]
     assert run(view_of(store, "/u/none/0:0").at_time(5)) is None
+
+
+def test_several_logs_are_numbered_without_reading_a_text_in_the_same_order(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for start in range(0, 900, 50):
+        for rank in range(3):
+            made = numbered(50, first=start, key=f"/u/j/{rank}:0", producer=f"p{rank}", at_ms=NOW_MS + start * 7 + rank)
+            if start % 200 == 0:
+                made.entries[10].partial = True
+                made.entries[11].part = 1
+            put(store, made, numbered(2, first=start, key="/u/j2/0:0", producer="other"))
+        put(store, numbered(5, first=start, key="/u/j/0:0", producer="older", at_ms=NOW_MS + start * 7, incarnation=0))
+        if start in (300, 600):
+            store.roll()
+            settle(store)
+            while Upkeep(store).convert():
+                pass
+    assert store.catalog.segments(LOG)
+    fields: dict[str, Any] = {"match_scope": PREFIX, "min_incarnation": 1}
+    expected = lines_of(view_of(store, "/u/j", max_lines=views.MAX_LINES - 1, **fields))
+    assert len(expected) == 2700
+    monkeypatch.setattr(View, "read_store", None)
+    fast = view_of(store, "/u/j", **fields)
+    monkeypatch.undo()
+    assert lines_of(fast) == expected
+    assert (fast.hits, fast.state().capped, fast.is_complete) == (2700, False, True)
