@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from iris_core.contracts import IrisError, RpcFailed
 from iris_core.live import measured
 from iris_core.live.columns import attempt_reason, exit_text, span, when
-from iris_core.live.wording import NOTHING, Tone, outputs_text
+from iris_core.live.wording import NOTHING, Tone, charge_text, outputs_text
 from iris_core.model.errors import ModelError
 from iris_core.model.ids import AttemptId, JobId, TaskId, parse_target
 from iris_core.model.resources import format_duration, format_size
@@ -138,6 +138,7 @@ def _facts(left: Side, right: Side, now_ms: int) -> list[tuple[str, str, str]]:
         both("Exit", ended),
         both("Reason", lambda s: one_line(attempt_reason(s.attempt))),
         both("Ended as", lambda s: one_line(s.attempt.terminal_reason)),
+        both("Charged to", lambda s: charge_text(s.attempt)),
         both("Ran", lambda s: span(s.attempt.started_at_ms, s.attempt.finished_at_ms, now_ms)),
         both("Made ready", waited),
         both("Worker", lambda s: one_line(s.attempt.worker_id)),

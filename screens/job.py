@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from iris_tui.session import Session
     from iris_tui.widgets.virtual_table import Cells
 
-_COLUMNS = ("state", "exit", "attempt", "time", "failures", "preemptions", "memory", "memory_peak", "worker")
+_COLUMNS = ("exit", "attempt", "time", "failures", "preemptions", "memory", "memory_peak", "worker")
 _CHILD_COLUMNS = ("job_id", "state", "tasks", "age", "time", "failures", "preemptions", "reason")
 _EVENT_COLUMNS = ("attempt", "type", "source", "action", "count")
 _TASKS_PART: Final = 0
@@ -54,6 +54,8 @@ RANK: Final[ColumnSpec[Any]] = replace(
     text=lambda task, _: str(task.task_index), sort=lambda task, _: task.task_index,
 )  # fmt: skip
 
+STATE: Final[ColumnSpec[Any]] = replace(TASKS["state"], max_width=14)
+"""Wide enough for `cosched_failed`."""
 EVENT_RANK: Final[ColumnSpec[Any]] = replace(
     EVENTS["task_id"], id="rank", title="RANK", min_width=5, max_width=7, flex=0, align="right", hide=0,
     text=lambda event, _: one_line(event.task_id.rpartition("/")[2]),
@@ -94,7 +96,7 @@ class JobScreen(Tabbed, ListScreen, TargetActions):
         return self.feed
 
     def make_cells(self) -> Cells:
-        return SpecCells([RANK, *pick(TASKS, _COLUMNS), replace(TASKS["reason"], min_width=28)])
+        return SpecCells([RANK, STATE, *pick(TASKS, _COLUMNS), replace(TASKS["reason"], min_width=28)])
 
     def filter_values(self, value: Any, now_ms: int) -> Any:
         return task_row(value, now_ms)
@@ -278,7 +280,7 @@ class JobScreen(Tabbed, ListScreen, TargetActions):
         usage, job = self.usage.value, self.job
         nothing = usage is not None and not len(usage.cpu) and not len(usage.memory)
         empty = (
-            ("Nothing was measured yet: workers measure a running task every 15 seconds.",) if nothing else ()
+            ("Nothing was measured: workers look at a running task every 15 seconds.",) if nothing else ()
         )  # fmt: skip
         partial = "; ".join(usage.notes) if usage is not None else ""
         self.charts.set_status(polled_status(self, self.usage, "measurements", empty=empty, partial=partial))

@@ -9,7 +9,7 @@ from textual.containers import Horizontal
 
 from iris_core.live.columns import exit_text, share_cells, span, task_shares, when
 from iris_core.live.run_line import run_line
-from iris_core.live.wording import NOTHING, SHARES, Tone, age, band_text, job_tone, resources_text, task_tone
+from iris_core.live.wording import NOTHING, Tone, age, band_text, job_tone, resources_text, task_tone
 from iris_core.model.bands import band_label
 from iris_core.model.resources import format_cpu, format_size
 from iris_core.model.states import JOB_TERMINAL, TERMINAL, job_label, task_label
@@ -60,7 +60,7 @@ def job_facts(job: pb.JobStatus, glyphs: Glyphs, now_ms: int, callout: str) -> R
         "done": glyphs.done, "failed": glyphs.failed, "running": glyphs.running, "starting": glyphs.starting,
         "pending": glyphs.pending,
     }  # fmt: skip
-    counts = ", ".join(f"{shares[name]:,} {name}" for name in SHARES if shares[name]) or "none yet"
+    counts = ", ".join(f"{one.count:,} {task_label(one.state)}" for one in job.task_counts if one.count) or "none yet"
     rows: Rows = [
         [
             Run(state, job_tone(job.state)),

@@ -114,7 +114,7 @@ class TaskScreen(Tabbed, ListScreen, TargetActions):
         return SpecCells(
             [
                 ATTEMPTS["attempt"],
-                *pick(ATTEMPTS, ("state", "exit")),
+                *pick(ATTEMPTS, ("state", "exit", "charge")),
                 STARTED,
                 *pick(ATTEMPTS, ("time", "worker", "memory_peak")),
                 replace(ATTEMPTS["reason"], min_width=28),
@@ -247,7 +247,7 @@ class TaskScreen(Tabbed, ListScreen, TargetActions):
     def _flush_charts(self) -> None:
         usage = self.usage.value
         nothing = usage is not None and not len(usage.cpu) and not len(usage.memory)
-        empty = ("Nothing was measured yet: workers measure a running task every 15 seconds.",) if nothing else ()
+        empty = ("Nothing was measured: workers look at a running task every 15 seconds.",) if nothing else ()
         partial = "; ".join(usage.notes) if usage is not None else ""
         self.charts.set_status(polled_status(self, self.usage, "measurements", empty=empty, partial=partial))
         if usage is not None and self.fresh("charts", self.usage.version):

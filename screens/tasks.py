@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from iris_tui.session import Session
     from iris_tui.widgets.virtual_table import Cells, VirtualTable
 
-COLUMNS = ("task_id", "state", "exit", "attempt", "age", "time", "failures", "preemptions", "memory", "worker")
+COLUMNS = ("exit", "attempt", "age", "time", "failures", "preemptions", "memory", "worker")
 
 
 class TaskCells(SpecCells):
@@ -59,7 +59,14 @@ class TasksScreen(ListScreen, TargetActions):
         return self.feed
 
     def make_cells(self) -> Cells:
-        return TaskCells([*pick(TASKS, COLUMNS), replace(TASKS["reason"], min_width=22)])
+        return TaskCells(
+            [
+                TASKS["task_id"],
+                replace(TASKS["state"], max_width=14),
+                *pick(TASKS, COLUMNS),
+                replace(TASKS["reason"], min_width=22),
+            ]
+        )
 
     def filter_values(self, value: Any, now_ms: int) -> Any:
         return task_row(value, now_ms)

@@ -193,6 +193,7 @@ def attempt_status(row: sqlite3.Row, current: str) -> controller_pb2.AttemptStat
         log_lines=row["log_lines"],
         current=row["attempt_uid"] == current,
         outputs=from_json(row["outputs_json"]),
+        charge=row["charge"],
     )
 
 

@@ -56,7 +56,7 @@ JOB_TASKS: Listing[TaskStatus] = Listing(
 TASK_ATTEMPTS: Listing[AttemptStatus] = Listing(
     ATTEMPTS,
     table=_plain("attempt", "uid", "state", "exit", "worker", "reason"),
-    wide=_plain("attempt", "uid", "state", "exit", "time", "memory_peak", "worker", "reason"),
+    wide=_plain("attempt", "uid", "state", "exit", "charge", "time", "memory_peak", "worker", "reason"),
     name=lambda attempt: f"{attempt.task_id}:{attempt.attempt_id}",
 )
 

@@ -19,6 +19,7 @@ from iris_core.live.wording import (
     Tone,
     age,
     attempt_reason,
+    charge_text,
     exit_text,
     iso,
     job_reason,
@@ -314,6 +315,13 @@ ATTEMPTS: Final[dict[str, ColumnSpec[AttemptStatus]]] = {
             value=lambda attempt: attempt.exit_code if attempt.HasField("exit_code") else None,
             text=lambda attempt, _: exit_text(attempt.exit_code, attempt.error) if attempt.HasField("exit_code") else NOTHING,
             sort=lambda attempt, _: -attempt.exit_code,
+        ),
+        _column(
+            id="charge", title="CHARGED", min_width=8, max_width=10, hide=4,
+            value=lambda attempt: charge_text(attempt) or None,
+            text=lambda attempt, _: charge_text(attempt) or NOTHING,
+            sort=lambda attempt, _: attempt.charge,
+            tone=lambda attempt: Tone.WARN if attempt.charge else Tone.DIM,
         ),
         _column(
             id="time", title="DURATION", min_width=8, max_width=8, align="right", hide=1,

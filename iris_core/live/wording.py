@@ -204,6 +204,15 @@ def attempt_reason(attempt: AttemptStatus) -> str:
     return attempt.error or attempt.terminal_reason
 
 
+_CHARGES: Final = ("", "failure", "preemption")
+
+
+def charge_text(attempt: AttemptStatus) -> str:
+    """Which of the task's budgets its end was charged to, "" for none; an unknown one by its number."""
+    number = int(attempt.charge)
+    return _CHARGES[number] if number < len(_CHARGES) else str(number)
+
+
 def outputs_text(found: TaskOutputs) -> str:
     """What became of an attempt's outputs, in one line; times as `when` writes them."""
     from iris_core.wire.gen.iris.v1.common_pb2 import TaskOutputsStatus

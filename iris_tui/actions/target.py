@@ -32,7 +32,7 @@ TARGET: Final[tuple[Action, ...]] = (
         arguments="[ID ID]", menu="C", kinds=("task", "attempt"), many=True,
     ),
     Action(
-        id="target.profile", title="Take a profile of it now", command="profile-now", arguments="[ID [threads|cpu|memory]]",
+        id="target.profile", title="Profile: take one of it now", command="profile-now", arguments="[ID [threads|cpu|memory]]",
         cli="iris-core {at} {noun} profile threads {id}", menu="t", kinds=("task", "attempt"),
     ),
     Action(
@@ -56,7 +56,7 @@ TARGET: Final[tuple[Action, ...]] = (
         cli="iris-core {at} job rerun {original} {changes}", menu="r", kinds=("job",),
     ),
     Action(
-        id="target.exec", title="Run a command in it", tier=1, mutates=True, command="exec", arguments="[ID COMMAND]",
+        id="target.exec", title="Exec: run a command in it", tier=1, mutates=True, command="exec", arguments="[ID COMMAND]",
         cli="iris-core {at} task exec {id} -- {command}", menu="s", kinds=("task", "attempt"),
     ),
     Action(

@@ -63,10 +63,10 @@ def troubled(clock: FakeClock, *, cluster: str = "lab") -> FakeClient:
                  worker_id=f"h100-{rank}", exit_code=1 if failed else 143, failure_count=2 if failed else 0, error=why,
                  memory_peak_bytes=(40 + rank) * 10**9),
             attempt(name, 0, "PREEMPTED", now_ms=now, started_min=48, finished_min=25, worker_id=f"h100-{rank + 8}",
-                    terminal_reason="preempted", error="preempted by /ops/urgent/0", memory_peak_bytes=39 * 10**9, log_lines=900),
+                    terminal_reason="preempted", charge=pb.ATTEMPT_CHARGE_PREEMPTION, error="preempted by /ops/urgent/0", memory_peak_bytes=39 * 10**9, log_lines=900),
             attempt(name, 1, "FAILED" if failed else "COSCHED_FAILED", now_ms=now, started_min=20, finished_min=2.1 - rank / 100,
                     worker_id=f"h100-{rank}", exit_code=1 if failed else 143, error=why, current=True, log_lines=7 if failed else 3,
-                    memory_peak_bytes=(40 + rank) * 10**9, terminal_reason="command" if failed else "cosched_failed"),
+                    memory_peak_bytes=(40 + rank) * 10**9, charge=pb.ATTEMPT_CHARGE_FAILURE if failed else pb.ATTEMPT_CHARGE_UNSPECIFIED, terminal_reason="command" if failed else "cosched_failed"),
         )  # fmt: skip
         for one in client.attempts[name]:
             one.attempt_uid = f"{rank:08x}{one.attempt_id:08x}"

@@ -26,6 +26,12 @@ class JobSort(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_SORT_NAME: _ClassVar[JobSort]
     JOB_SORT_STATE: _ClassVar[JobSort]
 
+class AttemptCharge(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ATTEMPT_CHARGE_UNSPECIFIED: _ClassVar[AttemptCharge]
+    ATTEMPT_CHARGE_FAILURE: _ClassVar[AttemptCharge]
+    ATTEMPT_CHARGE_PREEMPTION: _ClassVar[AttemptCharge]
+
 class WatchKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     WATCH_KIND_UNSPECIFIED: _ClassVar[WatchKind]
@@ -47,6 +53,9 @@ JOB_SORT_UNSPECIFIED: JobSort
 JOB_SORT_SUBMITTED: JobSort
 JOB_SORT_NAME: JobSort
 JOB_SORT_STATE: JobSort
+ATTEMPT_CHARGE_UNSPECIFIED: AttemptCharge
+ATTEMPT_CHARGE_FAILURE: AttemptCharge
+ATTEMPT_CHARGE_PREEMPTION: AttemptCharge
 WATCH_KIND_UNSPECIFIED: WatchKind
 WATCH_KIND_JOBS: WatchKind
 WATCH_KIND_TASKS: WatchKind
@@ -412,7 +421,7 @@ class KickTasksResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[KickResult, _Mapping]]] = ...) -> None: ...
 
 class AttemptStatus(_message.Message):
-    __slots__ = ("attempt_uid", "task_id", "attempt_id", "state", "worker_id", "created_at_ms", "started_at_ms", "finished_at_ms", "exit_code", "error", "terminal_reason", "memory_peak_bytes", "log_lines", "current", "outputs")
+    __slots__ = ("attempt_uid", "task_id", "attempt_id", "state", "worker_id", "created_at_ms", "started_at_ms", "finished_at_ms", "exit_code", "error", "terminal_reason", "memory_peak_bytes", "log_lines", "current", "outputs", "charge")
     ATTEMPT_UID_FIELD_NUMBER: _ClassVar[int]
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
@@ -428,6 +437,7 @@ class AttemptStatus(_message.Message):
     LOG_LINES_FIELD_NUMBER: _ClassVar[int]
     CURRENT_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    CHARGE_FIELD_NUMBER: _ClassVar[int]
     attempt_uid: str
     task_id: str
     attempt_id: int
@@ -443,7 +453,8 @@ class AttemptStatus(_message.Message):
     log_lines: int
     current: bool
     outputs: _common_pb2.TaskOutputs
-    def __init__(self, attempt_uid: _Optional[str] = ..., task_id: _Optional[str] = ..., attempt_id: _Optional[int] = ..., state: _Optional[_Union[_common_pb2.TaskState, str]] = ..., worker_id: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., finished_at_ms: _Optional[int] = ..., exit_code: _Optional[int] = ..., error: _Optional[str] = ..., terminal_reason: _Optional[str] = ..., memory_peak_bytes: _Optional[int] = ..., log_lines: _Optional[int] = ..., current: _Optional[bool] = ..., outputs: _Optional[_Union[_common_pb2.TaskOutputs, _Mapping]] = ...) -> None: ...
+    charge: AttemptCharge
+    def __init__(self, attempt_uid: _Optional[str] = ..., task_id: _Optional[str] = ..., attempt_id: _Optional[int] = ..., state: _Optional[_Union[_common_pb2.TaskState, str]] = ..., worker_id: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., finished_at_ms: _Optional[int] = ..., exit_code: _Optional[int] = ..., error: _Optional[str] = ..., terminal_reason: _Optional[str] = ..., memory_peak_bytes: _Optional[int] = ..., log_lines: _Optional[int] = ..., current: _Optional[bool] = ..., outputs: _Optional[_Union[_common_pb2.TaskOutputs, _Mapping]] = ..., charge: _Optional[_Union[AttemptCharge, str]] = ...) -> None: ...
 
 class TaskStatus(_message.Message):
     __slots__ = ("task_id", "job_id", "task_index", "state", "current_attempt_id", "attempt_uid", "worker_id", "worker_address", "exit_code", "error", "pending_reason", "submitted_at_ms", "started_at_ms", "finished_at_ms", "failure_count", "preemption_count", "memory_peak_bytes", "log_lines", "incarnation", "priority_band", "placed_band", "memory_bytes", "cpu_millicores", "status_md")
