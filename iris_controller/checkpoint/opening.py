@@ -157,9 +157,5 @@ def _write(candidate: Candidate, target: Path, tell: Callable[[Progress], None])
             connection.execute("PRAGMA synchronous=OFF")
             tell(Progress(Phase.UPGRADING))
             migrate(connection, candidate.epoch_ms or 1)
-    except sqlite3.OperationalError as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
-            raise restore.NoRoom("the disk is full") from None
-        raise BadCheckpoint(f"its database cannot be brought to this release's schema: {error}") from None
     except sqlite3.DatabaseError as error:
-        raise BadCheckpoint(f"its database is damaged: {error}") from None
+        raise restore.fault(error) from None

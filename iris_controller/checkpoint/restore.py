@@ -240,13 +240,20 @@ def _write(source: _Source, target: Path, limit: int, *, durable: bool) -> int:
     return written
 
 
+def fault(error: sqlite3.DatabaseError) -> BadCheckpoint:
+    """What SQLite says of a checkpoint's database, told apart from what it says of the disk."""
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+        return NoRoom("the disk is full")
+    return BadCheckpoint(f"its database is damaged: {error}")
+
+
 def check(path: Path) -> None:
     """Looks at every page. Raises BadCheckpoint."""
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             verdict = [row[0] for row in connection.execute("PRAGMA quick_check(1)")]
     except sqlite3.DatabaseError as error:
-        raise BadCheckpoint(f"its database is damaged: {error}") from None
+        raise fault(error) from None
     if verdict != ["ok"]:
         raise BadCheckpoint(f"its database is damaged: {verdict[0]}"[:300])
 
@@ -267,7 +274,7 @@ def _stamp(path: Path, epoch_ms: int, *, durable: bool) -> None:
                     (epoch_ms,),
                 )
     except sqlite3.DatabaseError as error:
-        raise BadCheckpoint(f"its database is damaged: {error}") from None
+        raise fault(error) from None
 
 
 def stage(candidate: Candidate, state_dir: Path) -> Path:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 import stat
 import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from iris_controller.checkpoint import restore
 from iris_controller.checkpoint.cache import Cache, limit_from_environment
 from iris_controller.checkpoint.layout import COMPRESSED, DATABASE, MANIFEST, BadCheckpoint
 from iris_controller.checkpoint.opening import Phase, Progress, unpacked
+from iris_controller.store.database import StateDir, migrate, open_reader, open_writer, shipped_migrations
 from iris_core.contracts import IrisError, UsageFailed
 from providers.objects import open_store
 from tests.unit.checkpoint_world import T0, checkpoint, job_count, make_state
@@ -278,10 +281,26 @@ def test_what_a_killed_one_left_in_the_cache_is_removed(saved: Saved) -> None:
     assert [entry.name[0] != "." for entry in saved.entries()] == [True]
 
 
-def test_a_checkpoint_of_a_newer_release_is_refused_and_says_so(saved: Saved) -> None:
-    import sqlite3
-    from contextlib import closing
+def test_a_checkpoint_of_an_older_release_is_brought_to_this_schema_once(saved: Saved) -> None:
+    state = StateDir(saved.folder / "older")
+    state.acquire()
+    shipped = shipped_migrations()
+    with closing(open_writer(state.database)) as connection:
+        migrate(connection, T0, shipped[:-2])
+    made = checkpoint(state, open_store(f"file://{saved.folder}/o"), T0)
+    state.release()
+    place = saved.folder / "o" / "controller-state" / str(made.epoch_ms)
+    before = (place / COMPRESSED).read_bytes()
+    for cached in (False, True):
+        opened = unpacked(str(place), cache=saved.cache)
+        with closing(open_reader(opened.database)) as reader:
+            names = [row[0] for row in reader.execute("SELECT name FROM schema_migrations ORDER BY name")]
+        assert (names, opened.cached) == ([name for name, _ in shipped], cached)
+        opened.close()
+    assert (place / COMPRESSED).read_bytes() == before
 
+
+def test_a_checkpoint_of_a_newer_release_is_refused_and_says_so(saved: Saved) -> None:
     state = make_state(saved.folder / "newer", jobs=1)
     with closing(sqlite3.connect(state.database)) as connection, connection:
         connection.execute("INSERT INTO schema_migrations VALUES ('9999_later', 1)")
