@@ -29,19 +29,24 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Saved:
-    """Checkpoints of 3, 4, … jobs in one store, a cache beside them, and what was told while opening."""
+    """Checkpoints of 3, 4, … jobs in one store (`more`), a cache beside them, and what was told while opening."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.places: list[Path] = []
         self.sizes: list[int] = []
-        for n in range(3):
-            made = checkpoint(make_state(folder / f"state{n}", jobs=3 + n), open_store(f"file://{folder}/r"), T0 + n)
-            self.places.append(folder / "r" / "controller-state" / str(made.epoch_ms))
-            self.sizes.append(made.database_bytes)
+        self.more(1)
         self.told: list[Progress] = []
         self.notes: list[str] = []
         self.cache = Cache(folder / "cache" / "checkpoints", 1 << 30)
+
+    def more(self, count: int) -> None:
+        """So many checkpoints more."""
+        for n in range(len(self.places), len(self.places) + count):
+            state = make_state(self.folder / f"state{n}", jobs=3 + n)
+            made = checkpoint(state, open_store(f"file://{self.folder}/r"), T0 + n)
+            self.places.append(self.folder / "r" / "controller-state" / str(made.epoch_ms))
+            self.sizes.append(made.database_bytes)
 
     def open(self, n: int = 0, cache: Cache | None = None) -> tuple[int, bool]:
         """How many jobs are in it, and whether it was there already."""
@@ -200,6 +205,7 @@ def test_two_at_once_end_with_one_entry(saved: Saved) -> None:
 
 
 def test_the_least_recently_used_goes_first_and_never_what_is_read(saved: Saved) -> None:
+    saved.more(2)
     cache = Cache(saved.cache.folder, sum(saved.sizes) - 1)
     for n in (0, 1):
         saved.open(n, cache)
@@ -218,6 +224,7 @@ def test_the_least_recently_used_goes_first_and_never_what_is_read(saved: Saved)
 
 
 def test_what_does_not_fit_under_the_cap_is_unpacked_beside_it(saved: Saved) -> None:
+    saved.more(1)
     saved.open(0)
     assert saved.open(1, Cache(saved.cache.folder, saved.sizes[1] - 1)) == (4, False)
     assert "do not fit" in saved.notes[0] and "IRIS_CHECKPOINT_CACHE" in saved.notes[0]
