@@ -10,8 +10,8 @@ widget, and never holds more than `Pages`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from iris_core.contracts import Denied, IrisError, RpcFailed
 from iris_core.live.backoff import Backoff
@@ -41,6 +41,8 @@ GIVE_UP_S: Final = 30.0
 BEHIND: Final = 8 * PAGE
 """So many lines behind the end the follow goes on from the end, and what lies between is read when it is looked at."""
 FETCH_AGAIN_S: Final = 1.0
+
+T = TypeVar("T")
 
 
 class LogView:
@@ -377,8 +379,14 @@ class LogView:
     async def _until_woken(self, stream: AsyncIterator[Any]) -> AsyncIterator[Any]:
         while not self._wake.is_set():
             following = asyncio.ensure_future(anext(stream, None))
-            await first_of(following, self._wake.wait(), self._clock.sleep(GIVE_UP_S))
-            answer = following.result() if following.done() and not following.cancelled() else None
+            try:
+                await first_of(following, self._wake.wait(), self._clock.sleep(GIVE_UP_S))
+            finally:
+                # Looked at also where nobody waits any more.
+                is_there = following.done() and not following.cancelled() and following.exception() is None
+            if following.done() and not following.cancelled() and not is_there:
+                following.result()
+            answer = following.result() if is_there else None
             if answer is None:
                 return
             yield answer
@@ -408,9 +416,7 @@ class LogView:
                 self.fault = ""
         except IrisError as error:
             if is_gone(error):
-                if view_id == self._view_id:
-                    self._view_id = ""
-                    self._wake.set()
+                self._lose(view_id)
                 return
             self._not_before[page] = self._clock.monotonic() + FETCH_AGAIN_S
             self.fault = f"lines could not be read: {one_line(error.message)}"
@@ -427,16 +433,17 @@ class LogView:
         All of the log is searched: that may have to wait until it is numbered. Raises IrisError.
         """
         moved = self._moved
+
+        async def look(view_id: str, start: int) -> logs_pb2.FindNextResponse:
+            return await self._calls.find(view_id, start, regex, min_level, backward=backward)
+
         await self.whole()
-        start += self._moved - moved
-        view_id = self._view_id
-        found = await self._calls.find(view_id, start, regex, min_level, backward=backward)
+        found = await self._of_view(lambda view_id: look(view_id, start + self._moved - moved))
         if found.found:
             return Hit(found.number, found.ordinal, found.total, found.complete)
         if not found.total:
             return None
-        start = max(self.count - 1, 0) if backward else 0
-        found = await self._calls.find(view_id, start, regex, min_level, backward=backward)
+        found = await self._of_view(lambda view_id: look(view_id, max(self.count - 1, 0) if backward else 0))
         return Hit(found.number, found.ordinal, found.total, found.complete, wrapped=True) if found.found else None
 
     async def number_at(self, *, seq: int = 0, ms: int = 0) -> int | None:
@@ -445,15 +452,34 @@ class LogView:
         Raises IrisError.
         """
         await self.whole()
-        view_id = self._view_id
-        answer = await self._calls.read(view_id, 0, PAGE, at_seq=seq, at_ms=ms)
-        self._take(view_id, answer.lines, answer.state)
+        answer = await self._of_view(lambda view_id: self._calls.read(view_id, 0, PAGE, at_seq=seq, at_ms=ms))
+        self._take(self._view_id, answer.lines, answer.state)
         return answer.at if answer.at >= 0 else None
 
     async def entry(self, number: int) -> list[logs_pb2.ViewLine]:
         """The stored parts of the line with that number, those there are in the view. Raises IrisError."""
-        shown = self.line(number)
-        return await self._calls.entry(self._view_id, number - (shown.part if shown is not None else 0))
+        moved, shown = self._moved, self.line(number)
+        first = number - (shown.part if shown is not None else 0)
+        return await self._of_view(lambda view_id: self._calls.entry(view_id, first + self._moved - moved))
+
+    async def _of_view(self, ask: Callable[[str], Coroutine[Any, Any, T]]) -> T:
+        """An answer about the view; if the store lost it, about the one that takes its place."""
+        while True:
+            view_id = self._view_id
+            try:
+                if view_id:
+                    return await ask(view_id)
+            except IrisError as error:
+                if not is_gone(error):
+                    raise
+                self._lose(view_id)
+            await self._clock.sleep(POLL_S)
+
+    def _lose(self, view_id: str) -> None:
+        """The store has forgotten it; what is shown stays until the same lines are there again."""
+        if view_id == self._view_id:
+            self._view_id = ""
+            self._wake.set()
 
     def export(self) -> AsyncIterator[logs_pb2.ExportLogsResponse]:
         """The bytes of all lines that are shown, the filter included. Raises IrisError."""

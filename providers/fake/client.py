@@ -495,7 +495,7 @@ def _matches(request: logs.FetchLogsRequest, line: logs.StoredLine) -> bool:
         is_there
         and line.seq > request.cursor
         and (not request.before or line.seq < request.before)
-        and line.epoch_ms > request.since_ms
+        and (not request.since_ms or line.epoch_ms > request.since_ms)
         and (not request.min_level or not line.level or line.level >= request.min_level)
         and request.substring in line.data
         and (not request.regex or compile_content_regex(request.regex).search(line.data))
