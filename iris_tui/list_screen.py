@@ -158,9 +158,10 @@ class ListScreen(NamedFilters, RowMenu, ConsoleScreen):
 
     def body(self) -> Iterable[Widget]:
         self._cells = self.make_cells()
-        self.table = VirtualTable(self.store, self._cells, self.console.glyphs, id=self.NOUN)
+        name = self.NOUN.replace(" ", "-")
+        self.table = VirtualTable(self.store, self._cells, self.console.glyphs, id=name)
         self.table.now_ms = self.session.clock.now_ms()
-        self.pane = Pane(self.table.header, self.table, id=f"{self.NOUN}-pane")
+        self.pane = Pane(self.table.header, self.table, id=f"{name}-pane")
         yield self.pane
         yield self.detail
 

@@ -88,6 +88,34 @@ _ALL: Final = (
         name="logs", title="Logs", where="screens.logs:LogsScreen", argument="ID…", word="-",
         cli="iris-core {at} job logs ID --follow",
     ),
+    ScreenSpec(
+        name="scheduler", title="Scheduler", where="screens.scheduler:SchedulerScreen", letter="s", argument="[FILTER]",
+        aliases=("queue", "pending"), cli="iris-core {at} rpc controller get-scheduler-state", offline=True,
+    ),
+    ScreenSpec(
+        name="explain", title="Explain", where="screens.explain:ExplainScreen", argument="ID", word="-",
+        cli="iris-core {at} job explain ID", offline=True,
+    ),
+    ScreenSpec(
+        name="capacity", title="Capacity", where="screens.capacity:CapacityScreen", letter="c", argument="[FILTER]",
+        aliases=("slices", "machines", "autoscaler"), cli="iris-core {at} cluster vm status", offline=True,
+    ),
+    ScreenSpec(
+        name="workers", title="Workers", where="screens.workers:WorkersScreen", letter="w", argument="[FILTER]",
+        aliases=("nodes",), cli="iris-core {at} cluster status", offline=True,
+    ),
+    ScreenSpec(
+        name="worker", title="One worker", where="screens.worker:WorkerScreen", argument="ID", cli="iris-core {at} cluster status",
+        offline=True,
+    ),
+    ScreenSpec(
+        name="users", title="Users & budgets", where="screens.users:UsersScreen", letter="u", argument="[FILTER]",
+        aliases=("budgets",), cli="iris-core {at} user budget list", offline=True,
+    ),
+    ScreenSpec(
+        name="endpoints", title="Endpoints", where="screens.endpoints:EndpointsScreen", letter="e", argument="[FILTER]",
+        cli="iris-core {at} endpoints list", offline=True,
+    ),
 )  # fmt: skip
 
 SCREENS: Final[dict[str, ScreenSpec]] = {spec.name: spec for spec in _ALL}

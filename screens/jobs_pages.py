@@ -1,8 +1,8 @@
-"""Describe, explain and spec: what is known of a job, task or attempt as pages of text."""
+"""Describe and spec: what is known of a job, task or attempt as pages of text."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +24,11 @@ from iris_core.live.columns import (
 from iris_core.live.wording import band_text, job_band_text
 from iris_core.model.resources import format_size
 from iris_core.model.states import job_label, task_label
-from iris_core.model.text import cell_width, one_line, visible
+from iris_core.model.text import one_line, visible
+from iris_tui.aligned import aligned
 
 if TYPE_CHECKING:
     from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
-    from iris_core.wire.gen.iris.v1 import explain_pb2
     from iris_tui.pages import Lines
     from iris_tui.session import Session
     from screens.jobs_target import Target
@@ -58,34 +58,6 @@ def describe(session: Session, target: Target) -> Page:
 
     name = target.id
     return Page(f"Describe {one_line(name)}", load, f"iris-core {session.selector} {target.kind} describe {name}")
-
-
-def explain(session: Session, target: Target) -> Page:
-    """Why a job or task waits, counted when asked. An attempt does not wait: its task is explained."""
-
-    async def load() -> Lines:
-        from iris_core.live.explained import facts, tables
-
-        found = await _explanation(session, target)
-        lines = [_pair("Job" if target.kind == "job" else "Task", one_line(found.subject))]
-        lines += [_pair(label, text, Tone.WAIT if label == "Cause" else Tone.PLAIN) for label, text in facts(found)]
-        for table in tables(found):
-            lines.append(("", Tone.PLAIN))
-            lines += _aligned(table.titles, table.right, [[visible(cell) for cell in row] for row in table.rows])
-        return lines
-
-    noun, name = ("job", target.id) if target.kind == "job" else ("task", target.task or target.id)
-    return Page(f"Explain {one_line(name)}", load, f"iris-core {session.selector} {noun} explain {name}")
-
-
-async def _explanation(session: Session, target: Target) -> explain_pb2.Explanation:
-    from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
-
-    if target.kind == "job":
-        job = pb.ExplainJobRequest(job_id=target.id)
-        return (await session.client.call("ControllerService/ExplainJob", job, pb.ExplainJobResponse)).explanation
-    task = pb.ExplainTaskRequest(task_id=target.task or target.id)
-    return (await session.client.call("ControllerService/ExplainTask", task, pb.ExplainTaskResponse)).explanation
 
 
 def spec(session: Session, target: Target) -> Page:
@@ -236,21 +208,7 @@ def _table(
     """Rows in columns as wide as they need; the last column is never cut."""
     columns = [specs[name] for name in names]
     cells = [[head(row), *(column.text(row, now_ms) for column in columns)] for row in rows]
-    texts = _aligned((title, *(column.title for column in columns)), frozenset(), cells)
+    texts = aligned((title, *(column.title for column in columns)), frozenset(), cells)
     tone = specs["state"].tone
     assert tone is not None
     return [texts[0], *((text, tone(row)) for (text, _), row in zip(texts[1:], rows, strict=True))]
-
-
-def _aligned(titles: Sequence[str], right: Container[str], rows: Sequence[Sequence[str]]) -> list[tuple[str, Tone]]:
-    """Headings and rows in columns as wide as they need."""
-    widths = [max(cell_width(text) for text in column) for column in zip(titles, *rows, strict=True)]
-
-    def line(texts: Sequence[str]) -> str:
-        cells = [
-            " " * (width - cell_width(text)) + text if title in right else text + " " * (width - cell_width(text))
-            for text, width, title in zip(texts, widths, titles, strict=True)
-        ]
-        return "  ".join(cells).rstrip()
-
-    return [(line(titles), Tone.DIM), *((line(row), Tone.PLAIN) for row in rows)]

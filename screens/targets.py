@@ -43,7 +43,10 @@ class TargetActions(CloserLooks):
         self._page(self._target(text), "describe")
 
     def do_explain(self, text: str) -> None:
-        self._page(self._target(text), "explain")
+        target = self._target(text)
+        if target is not None:
+            # An attempt does not wait: its task is explained.
+            self._screen.console.go("explain", target.task or target.id)
 
     def do_spec(self, text: str) -> None:
         self._page(self._target(text), "spec")
@@ -76,7 +79,7 @@ class TargetActions(CloserLooks):
         if target is None:
             return
         screen = self._screen
-        pages = {"spec": jobs_pages.spec, "describe": jobs_pages.describe, "explain": jobs_pages.explain}
+        pages = {"spec": jobs_pages.spec, "describe": jobs_pages.describe}
         page = pages[what](screen.session, target)
         screen.app.push_screen(TextPage(screen.session, page.title, page.load, command=page.command))
 

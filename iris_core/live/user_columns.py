@@ -28,6 +28,13 @@ def utilisation_text(budget: UserBudget) -> str:
     return f"{budget.utilization_percent:.0f}%" if budget.budget_limit else NOTHING
 
 
+def spends_text(budget: UserBudget) -> str:
+    """What is spent of how much, in words: `spends 8,300 of 8,000 (104%)`."""
+    if not budget.budget_limit:
+        return f"spends {budget.budget_spent:,}, has no limit"
+    return f"spends {budget.budget_spent:,} of {budget.budget_limit:,} ({budget.utilization_percent:.0f}%)"
+
+
 def _tone(budget: UserBudget) -> Tone:
     if budget.utilization_percent >= FULL:
         return Tone.BAD

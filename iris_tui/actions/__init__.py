@@ -13,10 +13,12 @@ from typing import Final
 from iris_tui.actions.base import Action
 from iris_tui.actions.controller import CONTROLLER
 from iris_tui.actions.everywhere import EVERYWHERE
+from iris_tui.actions.fleet import CAPACITY, ENDPOINTS, USERS, WORKER, WORKERS
 from iris_tui.actions.lists import JOBS, LISTS, TREE
 from iris_tui.actions.log import LOG
 from iris_tui.actions.overview import OVERVIEW
 from iris_tui.actions.profiles import FLAME, PROFILES, VIEWER
+from iris_tui.actions.scheduler import EXPLAIN
 from iris_tui.actions.table import TABLE
 from iris_tui.actions.target import TARGET
 from iris_tui.actions.tasks import JOB, TABS, TASK, TASKS
@@ -56,6 +58,12 @@ ACTIONS: Final[tuple[Action, ...]] = (
     *JOB,
     *TASK,
     *TABS,
+    *EXPLAIN,
+    *CAPACITY,
+    *WORKERS,
+    *WORKER,
+    *USERS,
+    *ENDPOINTS,
     *TABLE,
     *LOG,
     *TEXT,
@@ -77,6 +85,12 @@ SCOPES: Final[dict[str, str]] = {
     "job": "The page of a job",
     "task": "The page of a task",
     "tabs": "Pages in parts",
+    "explain": "Why it waits",
+    "capacity": "Scale groups, slices and machines",
+    "workers": "Workers",
+    "worker": "The page of a worker",
+    "users": "Users and budgets",
+    "endpoints": "Endpoints",
     "table": "Moving in a table",
     "log": "Logs",
     "text": "Text pages",

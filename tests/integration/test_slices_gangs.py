@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
+from tests.integration import fleet_console
 from tests.integration.served import launch, lines, status, wait_jobs
 from tests.integration.slices_world import (
     Slices,
@@ -175,6 +177,37 @@ def test_the_manual_s_way_to_drain_a_slice_works_as_printed(slices: Slices, clie
         request = controller_pb2.TerminateJobRequest(job_id=name)
         client.call("ControllerService/TerminateJob", request, controller_pb2.TerminateJobResponse)
         wait_jobs(client, [name])
+
+
+def test_the_console_explains_a_gang_that_waits_and_preempts_the_tasks_on_one_slice(
+    slices: Slices, client: GrpcClient, tmp_path: Path
+) -> None:
+    until(lambda: len(healthy(client)) == 8, "the slices never came back")
+    for name in ("/t/first", "/t/second", "/t/waits"):
+        launch_gang(client, name, tmp_path / name[3:])
+        if name != "/t/waits":
+            running(client, name)
+    place = slice_of(running(client, "/t/second")[0])
+    until(lambda: status(client, "/t/waits").pending_reason, "the third gang has no reason")
+    told = slices.cli("job", "explain", "/t/waits", "-o", "json")
+    assert told.code == 0, told.err
+    shown = asyncio.run(fleet_console.explain_and_preempt(slices.url, "/t/waits", place))
+    funnel = [
+        [step["name"], str(step["left"]), f"+{step['more']}" if step["more"] else ""]
+        for step in json.loads(told.out)["funnel"]
+    ]
+    assert funnel and fleet_console.steps(shown, [name for name, _, _ in funnel]) == funnel
+    until(
+        lambda: ends(client, "/t/second", 0) == dict.fromkeys(range(4), ("PREEMPTED", PREEMPTION)),
+        "the slice was not cleared",
+    )
+    assert ends(client, "/t/first", 0) == dict.fromkeys(range(4), ("RUNNING", NO_CHARGE)), (
+        "the other slice was not meant"
+    )
+    for name in ("/t/first", "/t/second", "/t/waits"):
+        (tmp_path / name[3:]).touch()
+    found = wait_jobs(client, ["/t/first", "/t/second", "/t/waits"])
+    assert set(found.values()) == {common_pb2.JOB_STATE_SUCCEEDED}
 
 
 def test_a_lost_machine_takes_its_slice_along_and_the_gang_finishes_on_the_one_that_replaces_it(

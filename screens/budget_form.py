@@ -1,0 +1,113 @@
+"""The form in which a user's budget is set: what they may spend at a time, and the highest band they may submit in.
+
+It only takes the values; what they would do is said by the plan, at the gate.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input, Static
+
+from iris_core.config.budgets import MAX_LIMIT
+from iris_core.live.user_columns import spends_text
+from iris_core.model.bands import BANDS, band_label, parse_band
+from iris_core.model.errors import ModelError, shown
+from iris_core.model.text import one_line
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from iris_core.wire.gen.iris.v1.budgets_pb2 import UserBudget
+
+DEFAULT_BAND = "interactive"
+_BANDS = ", ".join(band.label for band in BANDS)
+
+
+def parse_limit(text: str) -> int:
+    """What was typed as a limit; `unlimited` is 0. Raises ModelError."""
+    word = text.strip().replace(",", "").replace("_", "")
+    if word.lower() == "unlimited":
+        return 0
+    if not word.isdecimal() or int(word) > MAX_LIMIT:
+        raise ModelError(f"a limit is a number from 0 to {MAX_LIMIT:,}, or unlimited, not {shown(text)}", field="limit")
+    return int(word)
+
+
+def parse_budget(text: str) -> tuple[str, int, int]:
+    """User, limit and band of `USER LIMIT [BAND]`. Raises ModelError."""
+    words = text.split()
+    if len(words) not in (2, 3):
+        raise ModelError("set-budget needs USER LIMIT [BAND]", hint="set-budget ada 8000 interactive; 0 = unlimited")
+    return words[0], parse_limit(words[1]), parse_band(words[2] if len(words) == 3 else DEFAULT_BAND).value
+
+
+class BudgetForm(ModalScreen["tuple[int, int] | None"]):
+    """Dismissed with limit and band, or None."""
+
+    DEFAULT_CSS = """
+    BudgetForm { align: center middle; }
+    BudgetForm #budget { width: 66; max-width: 96%; height: auto; background: $surface; border: tall $primary; padding: 0 1; }
+    BudgetForm #budget-title { text-style: bold; }
+    BudgetForm .label { color: $text-muted; }
+    BudgetForm Input { border: none; padding: 0; height: 1; background: $background; margin-bottom: 1; }
+    BudgetForm #budget-fault { color: $error; height: auto; display: none; }
+    BudgetForm Horizontal { height: auto; margin-top: 1; align-horizontal: right; }
+    BudgetForm Button { margin-left: 2; min-width: 12; }
+    BudgetForm Button:focus { text-style: bold reverse; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", show=False),
+        Binding("down", "app.focus_next", show=False),
+        Binding("up", "app.focus_previous", show=False),
+    ]
+    AUTO_FOCUS = "#budget-limit"
+
+    def __init__(self, user_id: str, budget: UserBudget) -> None:
+        super().__init__()
+        self._user_id = user_id
+        self._budget = budget
+
+    def compose(self) -> ComposeResult:
+        budget = self._budget
+        band = band_label(budget.max_band) if budget.max_band else DEFAULT_BAND
+        with Vertical(id="budget"):
+            yield Static(f"Budget of {one_line(self._user_id)}", id="budget-title", markup=False)
+            yield Static(f"{spends_text(budget)} now", classes="label", markup=False)
+            yield Static("May spend at a time (0 = unlimited):", classes="label", markup=False)
+            yield Input(str(budget.budget_limit), id="budget-limit", compact=True)
+            yield Static(f"Highest band they may submit in ({_BANDS}):", classes="label", markup=False)
+            yield Input(band, id="budget-band", compact=True)
+            yield Static("", id="budget-fault", markup=False)
+            with Horizontal():
+                yield Button("Back (Esc)", id="budget-back", compact=True)
+                yield Button("See what it does", id="budget-go", variant="primary", compact=True)
+
+    @on(Input.Submitted)
+    def _entered(self, event: Input.Submitted) -> None:
+        event.stop()
+        if event.input.id == "budget-limit":
+            self.query_one("#budget-band", Input).focus()
+        else:
+            self._take()
+
+    @on(Button.Pressed, "#budget-go")
+    def _take(self) -> None:
+        fault = self.query_one("#budget-fault", Static)
+        try:
+            limit = parse_limit(self.query_one("#budget-limit", Input).value)
+            band = parse_band(self.query_one("#budget-band", Input).value).value
+        except ModelError as error:
+            fault.update(str(error))
+            fault.display = True
+            return
+        self.dismiss((limit, band))
+
+    @on(Button.Pressed, "#budget-back")
+    def action_leave(self) -> None:
+        """Nothing is set."""
+        self.dismiss(None)
