@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Coroutine
 from typing import Any
+
+from iris_core.wire.gen.iris.v1 import watch_rows_pb2
 
 log = logging.getLogger("iris.tasks")
 
@@ -16,11 +19,13 @@ class Guard:
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[Any]] = {}
         self._ended: dict[str, str] = {}
+        self._started: dict[str, int] = {}
         self._closing = False
 
     def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.create_task(work, name=name)
         self._tasks[name] = task
+        self._started[name] = int(time.time() * 1000)
         task.add_done_callback(lambda t: self._done(name, t))
         return task
 
@@ -44,6 +49,15 @@ class Guard:
 
     def problems(self) -> list[str]:
         return list(self._ended.values())
+
+    def condition(self) -> list[watch_rows_pb2.BackgroundTask]:
+        """All of them by name, those that ended unexpectedly with the reason."""
+        return [
+            watch_rows_pb2.BackgroundTask(
+                name=name, started_at_ms=self._started[name], ended=self._ended.get(name, "").partition(" ended: ")[2]
+            )
+            for name in sorted(self._tasks)
+        ]
 
     async def close(self, timeout_s: float) -> list[str]:
         """Cancels all and waits; returns the names of those that did not end in time."""

@@ -152,6 +152,7 @@ class Controller:
         self._opened.append(self.keeping.let_go)
         self.keeping.register(self.router)
         services.checkpoint = self.keeping.condition
+        services.background = self.guard.condition
         self.sessions, self.hub = services.sessions, services.hub
         self.pipeline, self.query = services.pipeline, services.query
         self.profiles, self.asking = services.profiles, services.asking

@@ -166,6 +166,8 @@ class Services:
         self._endpoints = EndpointService(loop, self.sessions, once, self.places, opened.signer)
         self.checkpoint: Callable[[], watch_rows_pb2.CheckpointCondition] = watch_rows_pb2.CheckpointCondition
         """Is to tell of the checkpoints once somebody takes them."""
+        self.background: Callable[[], list[watch_rows_pb2.BackgroundTask]] = list
+        """Is to tell of the work that goes on for as long as the process lives."""
         self._watched(loop, config, about, requeued or {}, lag)
 
     def _watched(
@@ -187,6 +189,7 @@ class Services:
             store=self.pipeline.ask_store,
             shippers=lambda: self.sessions.shippers() | {"": self.pipeline.own()},
             watchers=lambda: self.hub.subscribers,
+            background=self._background,
         )
         known = Known(
             loop=loop,
@@ -207,6 +210,9 @@ class Services:
 
     def _checkpoints(self) -> watch_rows_pb2.CheckpointCondition:
         return self.checkpoint()
+
+    def _background(self) -> list[watch_rows_pb2.BackgroundTask]:
+        return self.background()
 
     def _measured(self, worker_id: str, usage: Iterable[worker_pb2.AttemptUsage]) -> None:
         self.hub.measured(self._readings.take(worker_id, usage))

@@ -47,6 +47,7 @@ class Asked:
     store       asks the log store how it is; never raises
     shippers    how lines get away, by worker; "" is the controller itself
     watchers    how many streams are open
+    background  the work that goes on for as long as the process lives
     """
 
     own: Callable[[], common_pb2.ProcessInfo]
@@ -55,6 +56,7 @@ class Asked:
     store: Callable[[], Awaitable[pipeline_pb2.StoreHealth]]
     shippers: Callable[[], Mapping[str, pipeline_pb2.ShipperHealth]]
     watchers: Callable[[], int]
+    background: Callable[[], list[watch_rows_pb2.BackgroundTask]] = list
 
 
 class ControllerCondition:
@@ -107,6 +109,7 @@ class ControllerCondition:
                 slices=len(model.slices),
                 endpoints=len(model.endpoints),
                 observed_at_ms=loop.now_ms(),
+                background=asked.background(),
             )
         ]
 

@@ -29,6 +29,7 @@ def condition(row: ControllerRow, now_ms: int) -> list[Pulse]:
     found += _loop(row)
     found += _holds(row)
     found += _kept(row, now_ms)
+    found += _background(row, now_ms)
     return found
 
 
@@ -109,3 +110,14 @@ def _kept(row: ControllerRow, now_ms: int) -> Iterator[Pulse]:
         yield line(
             "stats/waiting", "", (f"{row.stats_rows_waiting:,} rows of measurements wait for the log store", Tone.WAIT)
         )
+
+
+def _background(row: ControllerRow, now_ms: int) -> Iterator[Pulse]:
+    """Those that ended, each by itself, and the names of those that go on."""
+    for task in row.background:
+        if task.ended:
+            yield line(f"ended/{task.name}", "Background", (f"{task.name} ended: {task.ended}", Tone.BAD))
+    alive = [task for task in row.background if not task.ended]
+    if alive:
+        names = ", ".join(task.name for task in alive)
+        yield line("background", "Background", (f"{len(alive)} go on", Tone.PLAIN), (f"  {names}", Tone.DIM))

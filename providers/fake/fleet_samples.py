@@ -83,6 +83,7 @@ def controller(now_ms: int, **fields: Any) -> rows.ControllerRow:
             state="serving", release="4f5e6d7c8b9a", last_seq=1_203_000, disk_bytes=12 * GB, max_bytes=100 * GB, disk_free_bytes=240 * GB,
             files=418, last_line_at_ms=now_ms - 1000,
         ),
+        background=[rows.BackgroundTask(name=name, started_at_ms=now_ms - 26 * 3_600_000) for name in ("checkpoints", "loop", "timers")],
         ready=True, jobs=15, tasks=181, attempts=100, workers=32, slices=8, endpoints=4, observed_at_ms=now_ms,
     )  # fmt: skip
     row.MergeFrom(rows.ControllerRow(**fields))

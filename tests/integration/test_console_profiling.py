@@ -54,5 +54,5 @@ def test_a_capture_of_a_running_task_opens_as_its_flame_graph(cluster: LocalClus
     terminal.keys("Escape")
     terminal.until(lambda s: "Hang" not in s, "what was below")
     terminal.keys("v", "r")
-    terminal.until(lambda s: "Loop" in s and "late by" in s and "1 task" in s, "the controller's own row")
+    terminal.until(lambda s: "Loop" in s and "late by" in s and "checkpoints" in s, "the controller's own row")
     cluster.cli("job", "cancel", job)

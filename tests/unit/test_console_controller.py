@@ -43,6 +43,13 @@ def test_everything_the_row_has_is_in_words() -> None:
     assert found["store"].startswith("serving, 12GB of 100GB")
 
 
+def test_background_work_is_named_and_what_ended_says_why() -> None:
+    row = controller(NOW, background=[rows.BackgroundTask(name="leases", ended="OSError: [bad]")])
+    found = text(row)
+    assert found["background"] == "3 go on  checkpoints, loop, timers"
+    assert found["ended/leases"] == "leases ended: OSError: [bad]"
+
+
 def test_what_is_wrong_comes_first() -> None:
     store = pipeline_pb2.StoreHealth(
         state="refusing", problem="disk full", shipping=pipeline_pb2.ShippingHealth(state="stopped", problem="403")

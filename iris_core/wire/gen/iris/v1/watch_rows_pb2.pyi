@@ -112,8 +112,18 @@ class CheckpointCondition(_message.Message):
     taking: bool
     def __init__(self, last_at_ms: _Optional[int] = ..., size_bytes: _Optional[int] = ..., next_due_ms: _Optional[int] = ..., failure: _Optional[str] = ..., place: _Optional[str] = ..., taking: _Optional[bool] = ...) -> None: ...
 
+class BackgroundTask(_message.Message):
+    __slots__ = ("name", "started_at_ms", "ended")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    started_at_ms: int
+    ended: str
+    def __init__(self, name: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., ended: _Optional[str] = ...) -> None: ...
+
 class ControllerRow(_message.Message):
-    __slots__ = ("controller_id", "cluster", "process", "started_at_ms", "state_dir", "lag", "queued_commands", "writing_commands", "watchers", "attached_workers", "last_plan_ms", "last_commit_ms", "batches", "commands", "failed_commits", "store_error", "checkpoint", "store", "shipping_lag_ms", "shipping_lag_worker", "stats_rows_waiting", "stats_rows_lost", "ready", "problems", "jobs", "tasks", "attempts", "workers", "slices", "endpoints", "observed_at_ms")
+    __slots__ = ("controller_id", "cluster", "process", "started_at_ms", "state_dir", "lag", "queued_commands", "writing_commands", "watchers", "attached_workers", "last_plan_ms", "last_commit_ms", "batches", "commands", "failed_commits", "store_error", "checkpoint", "store", "shipping_lag_ms", "shipping_lag_worker", "stats_rows_waiting", "stats_rows_lost", "ready", "problems", "jobs", "tasks", "attempts", "workers", "slices", "endpoints", "observed_at_ms", "background")
     CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
@@ -145,6 +155,7 @@ class ControllerRow(_message.Message):
     SLICES_FIELD_NUMBER: _ClassVar[int]
     ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
     OBSERVED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    BACKGROUND_FIELD_NUMBER: _ClassVar[int]
     controller_id: str
     cluster: str
     process: _common_pb2.ProcessInfo
@@ -176,7 +187,8 @@ class ControllerRow(_message.Message):
     slices: int
     endpoints: int
     observed_at_ms: int
-    def __init__(self, controller_id: _Optional[str] = ..., cluster: _Optional[str] = ..., process: _Optional[_Union[_common_pb2.ProcessInfo, _Mapping]] = ..., started_at_ms: _Optional[int] = ..., state_dir: _Optional[str] = ..., lag: _Optional[_Union[LoopLag, _Mapping]] = ..., queued_commands: _Optional[int] = ..., writing_commands: _Optional[int] = ..., watchers: _Optional[int] = ..., attached_workers: _Optional[int] = ..., last_plan_ms: _Optional[float] = ..., last_commit_ms: _Optional[float] = ..., batches: _Optional[int] = ..., commands: _Optional[int] = ..., failed_commits: _Optional[int] = ..., store_error: _Optional[str] = ..., checkpoint: _Optional[_Union[CheckpointCondition, _Mapping]] = ..., store: _Optional[_Union[_pipeline_pb2.StoreHealth, _Mapping]] = ..., shipping_lag_ms: _Optional[int] = ..., shipping_lag_worker: _Optional[str] = ..., stats_rows_waiting: _Optional[int] = ..., stats_rows_lost: _Optional[int] = ..., ready: _Optional[bool] = ..., problems: _Optional[_Iterable[str]] = ..., jobs: _Optional[int] = ..., tasks: _Optional[int] = ..., attempts: _Optional[int] = ..., workers: _Optional[int] = ..., slices: _Optional[int] = ..., endpoints: _Optional[int] = ..., observed_at_ms: _Optional[int] = ...) -> None: ...
+    background: _containers.RepeatedCompositeFieldContainer[BackgroundTask]
+    def __init__(self, controller_id: _Optional[str] = ..., cluster: _Optional[str] = ..., process: _Optional[_Union[_common_pb2.ProcessInfo, _Mapping]] = ..., started_at_ms: _Optional[int] = ..., state_dir: _Optional[str] = ..., lag: _Optional[_Union[LoopLag, _Mapping]] = ..., queued_commands: _Optional[int] = ..., writing_commands: _Optional[int] = ..., watchers: _Optional[int] = ..., attached_workers: _Optional[int] = ..., last_plan_ms: _Optional[float] = ..., last_commit_ms: _Optional[float] = ..., batches: _Optional[int] = ..., commands: _Optional[int] = ..., failed_commits: _Optional[int] = ..., store_error: _Optional[str] = ..., checkpoint: _Optional[_Union[CheckpointCondition, _Mapping]] = ..., store: _Optional[_Union[_pipeline_pb2.StoreHealth, _Mapping]] = ..., shipping_lag_ms: _Optional[int] = ..., shipping_lag_worker: _Optional[str] = ..., stats_rows_waiting: _Optional[int] = ..., stats_rows_lost: _Optional[int] = ..., ready: _Optional[bool] = ..., problems: _Optional[_Iterable[str]] = ..., jobs: _Optional[int] = ..., tasks: _Optional[int] = ..., attempts: _Optional[int] = ..., workers: _Optional[int] = ..., slices: _Optional[int] = ..., endpoints: _Optional[int] = ..., observed_at_ms: _Optional[int] = ..., background: _Optional[_Iterable[_Union[BackgroundTask, _Mapping]]] = ...) -> None: ...
 
 class BandPending(_message.Message):
     __slots__ = ("band", "tasks", "buckets", "pending_since_ms", "job_id")
