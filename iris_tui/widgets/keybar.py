@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from iris_core.live.wording import Tone
-from iris_tui.drawing import Run
+from iris_tui.drawing import Run, width_of
 from iris_tui.keymap import shown
 from iris_tui.widgets.line import Line
 
@@ -76,15 +76,30 @@ class KeyBar(Line):
                 kept.append(action)
         # Search and help come last and are never pushed out.
         general = [action for action in kept if action.scope == "app"]
-        chosen = [action for action in kept if action.scope != "app"][: MOST - len(general)] + general
-        self.show_keys((shown(keymap.keys(action)[0]), _SHORT.get(action.id, action.title)) for action in chosen)
+        chosen = [action for action in kept if action.scope != "app"][: MOST - len(general)]
 
-    def show_keys(self, keys: Iterable[tuple[str, str]]) -> None:
-        """Show these keys and what each does."""
+        def words(actions: list[Action]) -> list[tuple[str, str]]:
+            return [(shown(keymap.keys(action)[0]), _SHORT.get(action.id, action.title)) for action in actions]
+
+        self.show_keys(words(chosen), words(general))
+
+    def show_keys(self, keys: Iterable[tuple[str, str]], always: Iterable[tuple[str, str]] = ()) -> None:
+        """Show these keys and what each does, as many whole ones as there is room for beside those that are shown always."""
+        last = [run for key, does in always for run in _entry(key, does)]
+        room = (self.size.width or 10_000) + 1  # the blank after the last one is not drawn
         runs: list[Run] = []
         for key, does in keys:
-            runs += [Run(f" {key} ", Tone.WARN), Run(f"{does} ", Tone.DIM)]
+            if width_of([*runs, *_entry(key, does), *last]) > room:
+                break
+            runs += _entry(key, does)
+        runs += last
+        if runs and width_of(runs) > self.size.width:
+            runs[-1] = Run(runs[-1].text.rstrip(), runs[-1].tone)
         self.show(runs)
 
     def over(self) -> Style:
         return self.paint.band
+
+
+def _entry(key: str, does: str) -> list[Run]:
+    return [Run(f" {key} ", Tone.WARN), Run(f"{does} ", Tone.DIM)]

@@ -269,7 +269,7 @@ def test_palette(snap_compare: Snap) -> None:
     picture(snap_compare, fresh(), (120, 40), play)
 
 
-@pytest.mark.parametrize("theme", ["iris-light", "iris-contrast"])
+@pytest.mark.parametrize("theme", ["iris-light", "iris-contrast", "iris-ansi", "iris-monochrome"])
 def test_themes(snap_compare: Snap, theme: str) -> None:
     async def play(stage: Stage) -> None:
         await stage.opened()

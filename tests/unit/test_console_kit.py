@@ -445,3 +445,17 @@ async def test_a_paste_of_a_megabyte_is_cut_and_said() -> None:
         assert "1,000,000" in rig.screen_text()
         await rig.keys("escape")
         await rig.until(lambda: not rig.jobs.prompt.is_open)
+
+
+async def test_the_key_bar_has_few_keys_all_whole_and_always_ends_with_help() -> None:
+    async with console(size=(80, 24)) as rig:
+        for width in (80, 60, 40, 30):
+            await rig.pilot.resize_terminal(width, 24)
+            await rig.until(lambda width=width: rig.app.size.width == width)  # type: ignore[misc]
+            rig.jobs.flush_now()
+            bar = rig.jobs.keybar.text
+            assert bar.endswith("? Help") and "…" not in bar and len(bar) <= width
+        await rig.pilot.resize_terminal(200, 24)
+        await rig.until(lambda: rig.app.size.width == 200)
+        rig.jobs.flush_now()
+        assert len(rig.jobs.keybar.text.split("  ")) <= 9
