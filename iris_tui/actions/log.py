@@ -22,7 +22,7 @@ LOG: Final[tuple[Action, ...]] = (
         cli="iris-core {at} {noun} logs {id} --level LEVEL",
     ),
     Action(
-        id="log.open", title="Open the log around this hit; of a line: all of it", keys=("enter",), command="open-line", footer=38,
+        id="log.open", title="Open: the log around this hit, or all of this line", keys=("enter",), command="open-line", footer=38,
     ),
     Action(id="log.detail", title="All of this line, with JSON spelled out", keys=("d",), command="line"),
     Action(id="log.mark", title="Mark or unmark the line", keys=("m",), command="mark-line"),

@@ -250,9 +250,13 @@ class LogCommands(Pane):
     def _find(self, text: str) -> None:
         self.lines.take_focus()
         self._highlight(text)
-        if self.lines.needle is not None:
-            rows = self.lines.rows()
-            self._seek(self.lines.pointer if self.lines.pointer is not None else rows[0].number if rows else 0)
+        if self.lines.needle is None:
+            return
+        if self.view.following:
+            # Who reads the end wants the newest hit.
+            self._seek(self.view.count - 1, backward=True)
+        else:
+            self._seek(self._number() or 0)
 
     def stop_finding(self) -> None:
         """Nothing is looked for any more."""
