@@ -189,6 +189,10 @@ class Tabbed(ConsoleScreen):
             [(f"{tab.name}{' ' + tab.note if tab.note else ''}", tab.tone) for tab in self.tabs], self.shown_tab
         )
 
+    def most_facts(self) -> int:
+        """How many lines of facts leave room for the parts."""
+        return max(self.size.height - 14, 1)
+
     def part_detail(self) -> list[Run]:
         """The line about the row under the cursor of the shown part."""
         tab = self.part

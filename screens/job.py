@@ -212,7 +212,7 @@ class JobScreen(Tabbed, ListScreen, TargetActions):
         rows = job_facts(job, self.console.glyphs, self.session.clock.now_ms(), callout)
         if cause is not None and cause.last_line and self.suspects:
             rows.append([Run("its log ", Tone.DIM), Run(cause.last_line, Tone.BAD)])
-        self.facts.show(rows)
+        self.facts.show(rows[: self.most_facts()])
         bad = self.tabs[1]
         bad.tone, bad.note = (Tone.BAD, f"{len(self.suspects):,}") if self.suspects else (Tone.PLAIN, "")
         children = len(self.feed.children.rows)

@@ -205,7 +205,7 @@ class TaskScreen(Tabbed, ListScreen, TargetActions):
         if task is None:
             self.facts.show([[Run(one_line(self.task_id))]])
         else:
-            self.facts.show(task_facts(task, self._resources, clock.now_ms()))
+            self.facts.show(task_facts(task, self._resources, clock.now_ms())[: self.most_facts()])
         count = len(self.store.rows)
         self.tabs[_ATTEMPTS_PART].note = f"{count:,}" if count else ""
 
@@ -282,7 +282,10 @@ class TaskScreen(Tabbed, ListScreen, TargetActions):
 
     def _flush_more(self) -> None:
         pane = self.tabs[5].pane
-        pane.set_status(polled_status(self, self.said, "outputs"))
+        status = polled_status(self, self.said, "outputs")
+        if status.state is State.ERROR and self.feed.known:
+            status = Status(State.PARTIAL, f"without what the task says of itself: {self.said.fault}")
+        pane.set_status(status)
         if self.fresh("more", self.said.version, str(self.feed.store.rows.keys()) + str(self._taken)):
             self.more.show(_more_lines([row.value for row in self.store.rows.values()], self.said.value or ""))
         pane.update_title([Run("Outputs, and what the task says of itself")])

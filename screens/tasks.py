@@ -6,7 +6,7 @@ What the list holds is data in `iris_core.live.task_feed`; this file says how it
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from iris_core.live.columns import TASKS, exit_text, pick
 from iris_core.live.filters import TASK_FIELDS, TASK_WORDS, task_row
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from iris_tui.session import Session
     from iris_tui.widgets.virtual_table import Cells, VirtualTable
 
+MOST_LOOKED_INTO: Final = 200
+"""Ended jobs that are looked into by itself while nothing matches a filter."""
 COLUMNS = ("exit", "attempt", "age", "time", "failures", "preemptions", "memory", "worker")
 
 
@@ -77,6 +79,13 @@ class TasksScreen(ListScreen, TargetActions):
             f"Submit a job: iris-core {self.session.selector} job run -- python3 -c \"print('hello')\"",
         )
 
+    def _no_match(self) -> tuple[str, ...]:
+        older = self.feed.older
+        words = super()._no_match()
+        if older.exhausted:
+            return words
+        return (*words, f"{counted(older.jobs, 'ended job')} looked into; ^r looks into older ones.")
+
     def partial_words(self) -> str:
         older = self.feed.older
         if older.error:
@@ -117,12 +126,15 @@ class TasksScreen(ListScreen, TargetActions):
             )
         if not self.prompt.is_open:
             feed.narrow(self.filter.text if self.filter is not None else "")
-        if feed.loaded and not self.store.rows and not feed.older.exhausted:
+        nothing = not self.store.order and not self.store.dirty
+        if feed.loaded and nothing and feed.older.jobs < MOST_LOOKED_INTO:
             self._load_older()
         super().flush()
 
     def reload(self) -> None:
         self.feed.restart(self.feed.older.filter)
+        if not self.store.order:
+            self._load_older()
         super().reload()
 
     def filtered(self) -> None:

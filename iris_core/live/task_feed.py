@@ -8,6 +8,7 @@ that are here are always filtered here. What could not be had, or was left out, 
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ MOST_ENDING: Final = 50
 """Jobs that ended meanwhile whose tasks wait to be read."""
 MOST_OF_ONE: Final = 2000
 """Tasks of one such job that are read."""
+_OF_JOBS: Final = re.compile(r'(?:^|(?<=\s))(job(?:[=:~]|!=|!~)(?:"(?:[^"\\]|\\.)*"|[^\s"])+)(?=\s|$)')
+"""The terms of a filter that ask the same of a job as of its tasks: no other jobs are looked into."""
 
 
 @dataclass(slots=True)
@@ -187,6 +190,7 @@ class TaskFeed(Feed["TaskStatus"]):
 
         request = controller_pb2.ListJobsRequest(
             states=[state.value for state in sorted(JOB_TERMINAL)],  # type: ignore[misc]
+            filter=" ".join(found[1] for found in _OF_JOBS.finditer(older.filter)),
             page_size=100,
             page_token=older.token,
         )

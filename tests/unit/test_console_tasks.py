@@ -23,6 +23,7 @@ from iris_tui.widgets.pane import State
 from providers.fake.clock import FakeClock
 from providers.fake.samples import job, task
 from providers.fake.task_samples import GANG, answer, troubled
+from screens import tasks
 from screens.job import JobScreen
 from screens.task import TaskScreen
 from screens.tasks import TasksScreen
@@ -169,6 +170,28 @@ async def test_older_tasks_that_cannot_be_had_are_named_and_tried_again() -> Non
         assert "older tasks not loaded: the database is busy" in screen.pane.status.note
         await rig.keys("ctrl+r", "up", "end")
         await rig.until(lambda: screen.pane.status.state is State.READY)
+
+
+async def test_a_filter_that_matches_nothing_live_is_looked_for_among_ended_jobs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tasks, "MOST_LOOKED_INTO", 3)
+    async with console() as rig:
+        now = rig.clock.now_ms()
+        rig.client.history += [job(f"/old/more-{n}", "FAILED", now_ms=now, age_min=4000 + n) for n in range(30)]
+        old = task("/old/run-001", 0, "FAILED", now_ms=now, started_min=2999, finished_min=2990, exit_code=3)
+        screen = await rig.tasks()
+        rig.client.tasks[old.task_id] = old
+        await rig.keys("slash", *"job=/old/run-001", "enter")
+        await rig.until(lambda: screen.store.order == ["/old/run-001/0"])
+        assert rig.client.called("ListJobs")[-1].filter == "job=/old/run-001", "no other jobs are looked into"
+        await rig.keys("slash", "ctrl+u", *"exit=77", "enter")
+        await rig.until(
+            lambda: screen.pane.status.state is State.EMPTY and "looked into; ^r looks into older ones" in rig.text()
+        )
+        looked = screen.feed.older.jobs
+        await rig.keys("ctrl+r")
+        await rig.until(lambda: screen.feed.older.jobs > looked)
 
 
 async def test_of_very_many_tasks_the_server_sends_those_alone_that_match(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -409,6 +432,29 @@ async def test_a_task_follows_its_changes_and_one_that_is_unknown_says_so() -> N
         assert "says *warm*" in rig.text()
         unknown: TaskScreen = await rig.go("task", "/ada/train-llama/99", TaskScreen)
         await rig.until(lambda: unknown.pane.status.state is State.ERROR)
+
+
+async def test_outputs_are_told_also_where_the_log_store_is_away() -> None:
+    async with console() as rig:
+        screen = await rig.task()
+        rig.client.fail("Query", RpcFailed("UNAVAILABLE", "the log store is away"), times=9)
+        text = await rig.part(screen, "6", State.PARTIAL)
+        assert "without what the task says of itself: the log store is away" in text and "log lines 900" in text
+
+
+@pytest.mark.parametrize("name", ["job", "task"])
+async def test_a_terminal_that_shrinks_leaves_the_rows_and_grows_again(name: str) -> None:
+    async with console() as rig:
+        screen: Any = await rig.job() if name == "job" else await rig.task()
+        await rig.pilot.resize_terminal(40, 10)
+        await rig.until(lambda: screen.table.size.height >= 2)
+        for key in "23456":
+            await rig.keys(key)
+            await rig.until(lambda: screen.part.pane.status.state is not State.LOADING)
+        await rig.pilot.resize_terminal(120, 40)
+        await rig.keys("1")
+        await rig.until(lambda: len(screen.facts.text.splitlines()) >= 4)
+        await rig.until(lambda: screen.store.order[0] in rig.text())
 
 
 async def test_an_empty_part_says_what_is_so_and_what_to_do() -> None:
