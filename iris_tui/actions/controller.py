@@ -7,7 +7,7 @@ from typing import Final
 from iris_tui.actions.base import Action
 
 CONTROLLER: Final[tuple[Action, ...]] = (
-    Action(id="controller.menu", title="What can be done with the controller", keys=("x",), command="controller-menu", footer=40),
+    Action(id="controller.menu", title="Actions for the controller", keys=("x",), command="controller-menu", footer=40),
     Action(
         id="controller.logs", anywhere=True, title="Show its log", keys=("l",), command="controller-log", menu="l", footer=20, kinds=("controller",),
         cli="iris-core {at} process logs",
