@@ -54,6 +54,7 @@ class Server:
     """A running finelog."""
 
     def __init__(self, address: str, pid: int, folder: Path) -> None:
+        self.address = address
         self.folder = folder
         self.process = psutil.Process(pid)
         options = [("grpc.max_receive_message_length", 16 << 20), ("grpc.use_local_subchannel_pool", 1)]
