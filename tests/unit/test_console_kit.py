@@ -53,25 +53,25 @@ async def page(rig: Rig) -> str:
 
 
 async def test_own_keys_work_and_are_shown_everywhere() -> None:
-    settings = parse_settings("keys: {list.filter: [f6], app.goto: [f7], target.describe: []}")
+    settings = parse_settings("keys: {list.filter: [f18], app.goto: [f19], target.describe: []}")
     async with console(settings=settings) as rig:
-        assert "F6 Filter" in rig.lines()[-1] and "Describe" not in rig.lines()[-1]
+        assert "F18 Filter" in rig.lines()[-1] and "Describe" not in rig.lines()[-1]
         await rig.keys("slash")
         assert not rig.jobs.prompt.is_open
-        await rig.keys("f6")
+        await rig.keys("f18")
         assert rig.jobs.prompt.asks("/ filter")
-        await rig.keys("escape", "f7")
+        await rig.keys("escape", "f19")
         await rig.until(lambda: isinstance(rig.app.screen, MenuScreen))
         await rig.keys("escape", "d")
         assert rig.app.screen is rig.jobs
         await rig.keys("question_mark")
         text = await page(rig)
-        assert any("F6" in line and ":filter " in line for line in text.splitlines())
-        assert any(line.split()[:2] == ["F7", "j"] for line in text.splitlines())
+        assert any("F18" in line and ":filter " in line for line in text.splitlines())
+        assert any(line.split()[:2] == ["F19", "j"] for line in text.splitlines())
 
 
 async def test_what_is_wrong_with_the_settings_is_a_page_at_the_start_and_the_console_works() -> None:
-    settings = parse_settings("keys: {app.goto: [slash], list.fitler: [f6]}\ncolour: red\n")
+    settings = parse_settings("keys: {app.goto: [slash], list.fitler: [f18]}\ncolour: red\n")
     async with console(settings=settings, ready=False) as rig:
         text = await page(rig)
         assert "already means 'Filter'" in text and "did you mean 'list.filter'" in text and "'colour'" in text

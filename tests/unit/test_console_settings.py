@@ -98,13 +98,13 @@ def keys(text: str) -> Keymap:
 
 
 def test_an_action_has_the_keys_that_are_wished_for() -> None:
-    found = keys("  list.filter: [ctrl+g, /]\n  app.goto: f2\n  app.suspend: []\n")
+    found = keys("  list.filter: [f22, /]\n  app.goto: f20\n  app.suspend: []\n")
     assert found.problems == ()
-    assert found.keys(BY_ID["list.filter"]) == ("ctrl+g", "slash")
-    assert found.shown(BY_ID["list.filter"]) == "^g /"
+    assert found.keys(BY_ID["list.filter"]) == ("f22", "slash")
+    assert found.shown(BY_ID["list.filter"]) == "F22 /"
     assert found.keys(BY_ID["app.suspend"]) == ()
-    assert found.shown(BY_ID["go.jobs"]) == "F2 j", "what is behind a menu is shown behind the menu's key"
-    assert found.textual() == {"list.filter": "ctrl+g,slash", "app.goto": "f2", "app.suspend": "unbound"}
+    assert found.shown(BY_ID["go.jobs"]) == "F20 j", "what is behind a menu is shown behind the menu's key"
+    assert found.textual() == {"list.filter": "f22,slash", "app.goto": "f20", "app.suspend": "unbound"}
 
 
 def test_keys_can_be_swapped() -> None:
@@ -141,17 +141,17 @@ def test_no_keymap_takes_away_the_last_way_out() -> None:
     assert found.keys(BY_ID["app.quit"]) == ("ctrl+q", "ctrl+c")
     assert found.problems == ()
     assert "^q ^c go on quitting" in found.notes[0]
-    assert keys("  app.quit: [f10]\n").keys(BY_ID["app.quit"]) == ("f10", "ctrl+q", "ctrl+c")
+    assert keys("  app.quit: [f21]\n").keys(BY_ID["app.quit"]) == ("f21", "ctrl+q", "ctrl+c")
 
 
 # --- the page of keys ------------------------------------------------------------------------------------------------
 
 
 def test_the_page_of_keys_lists_every_action() -> None:
-    page = json.loads(as_json(keys("  list.filter: [ctrl+g]\n")))
+    page = json.loads(as_json(keys("  list.filter: [f22]\n")))
     assert [row["id"] for row in page["actions"]] == [row["id"] for row in page["actions"] if row["id"] in BY_ID]
     assert len(page["actions"]) == len(ACTIONS)
-    assert next(row for row in page["actions"] if row["id"] == "list.filter")["keys"] == ["ctrl+g"]
+    assert next(row for row in page["actions"] if row["id"] == "list.filter")["keys"] == ["f22"]
     for text in (as_table(Keymap()), as_markdown(Keymap())):
         assert all(action.id in text and action.title in text for action in ACTIONS)
 
@@ -172,10 +172,10 @@ def test_the_settings_are_documented_from_where_they_are_defined() -> None:
 def test_the_program_prints_the_keys_with_what_is_wrong_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     path = console_file()
     path.parent.mkdir(parents=True)
-    path.write_text("keys: {list.filter: [f6], no.such: [a]}\n")
+    path.write_text("keys: {list.filter: [f18], no.such: [a]}\n")
     assert run_keys(["-o", "json"]) == 1
     said = capsys.readouterr()
-    assert "f6" in said.out and "no action 'no.such'" in said.err
+    assert "f18" in said.out and "no action 'no.such'" in said.err
     path.unlink()
     assert run_keys([]) == 0
     with pytest.raises(UsageFailed, match="did you mean 'json'"):
@@ -224,11 +224,11 @@ def test_every_character_has_one_in_ascii_of_the_same_width() -> None:
 
 
 def test_the_help_answers_what_operators_come_for_with_their_own_keys() -> None:
-    found = how_to(keys("  list.filters: [f6]\n  target.logs: []\n"))
+    found = how_to(keys("  list.filters: [f18]\n  target.logs: []\n"))
     assert [question for question, _ in found] == [question for question, _ in HOW_TO], "each has an answer"
     assert len(found) == 10
     answers = dict(found)
-    assert answers["That filter again"].startswith("F6 chooses")
+    assert answers["That filter again"].startswith("F18 chooses")
     assert answers["Save a log"].startswith("x l, ")
 
 
@@ -242,8 +242,8 @@ def test_the_help_shows_the_fields_of_the_filter_that_is_there() -> None:
 
 
 def test_the_help_shows_every_screen_with_its_letter() -> None:
-    text = "\n".join(line for line, _ in help_lines([], read_only=False, keymap=keys("  app.goto: [f7]\n")))
-    places = text.partition("Where to go: F7 and a letter")[2].partition("\n\n")[0]
+    text = "\n".join(line for line, _ in help_lines([], read_only=False, keymap=keys("  app.goto: [f19]\n")))
+    places = text.partition("Where to go: F19 and a letter")[2].partition("\n\n")[0]
     for screen in SCREENS.values():
         assert f"{screen.letter} {screen.title}" in places if screen.letter else f":{screen.word}" in text
 
