@@ -24,7 +24,7 @@ REACH_S = 5.0
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def debug() -> None:
-    """Look at this program itself."""
+    """Look at this program itself: versions, files, terminal, the last crash."""
 
 
 @click.command(
