@@ -7,7 +7,7 @@ is fetched once. Parsing is done in a thread.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from iris_core.analysis import flame, flame_tree
@@ -49,12 +49,14 @@ TEXT: Final = "text"
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A fetched profile: its bytes, and its stacks or the lines that stand for it."""
+    """A fetched profile: its bytes, and its stacks with what follows from them, or the lines that stand for it."""
 
     record: pb.ProfileRecord
     data: bytes
     stacks: Stacks | None
     lines: Lines
+    tree: flame_tree.Node = field(default_factory=lambda: flame_tree.tree({}))
+    functions: tuple[Row[FunctionRow], ...] = ()
 
 
 class ProfileScreen(ConsoleScreen):
@@ -137,20 +139,8 @@ class ProfileScreen(ConsoleScreen):
         if loaded.stacks is None:
             self.text.show(loaded.lines)
         else:
-            self.flame.show(loaded.stacks)
-            whole = self.flame.root.weight
-            rows = []
-            for place, one in enumerate(flame_tree.functions(self.flame.root)):
-                name, _, file = one.label.rpartition(" (") if one.label.endswith(")") else (one.label, "", "")
-                rows.append(
-                    Row(
-                        one.label,
-                        "function",
-                        FunctionRow(name or one.label, file.rstrip(")"), one.own, one.total, whole),
-                        natural=place,
-                    )
-                )
-            self.store.apply(Changes(rows))
+            self.flame.show_tree(loaded.tree)
+            self.store.apply(Changes(list(loaded.functions)))
             self.store.reorder(force=True)
             self.table.reordered()
         self.show_view(self.view if self.view in self.views else self.views[0])
@@ -319,7 +309,7 @@ def read(record: pb.ProfileRecord, data: bytes, glyphs: Glyphs) -> Loaded:
             pb.PROFILE_FORMAT_SPEEDSCOPE,
             pb.PROFILE_FORMAT_RAW,
         ):
-            return Loaded(record, data, stacks_of(record, data), [])
+            return _with_stacks(record, data, stacks_of(record, data))
         if record.format == pb.PROFILE_FORMAT_STATS:
             return Loaded(record, data, None, allocation_lines(data, glyphs.done, glyphs.pending))
     except ValueError as error:
@@ -332,3 +322,13 @@ def read(record: pb.ProfileRecord, data: bytes, glyphs: Glyphs) -> Loaded:
         ("^s saves it in a file.", Tone.DIM),
     ]
     return Loaded(record, data, None, lines)
+
+
+def _with_stacks(record: pb.ProfileRecord, data: bytes, stacks: Stacks) -> Loaded:
+    root = flame_tree.tree(stacks)
+    rows = []
+    for place, one in enumerate(flame_tree.functions(root)):
+        name, _, file = one.label.rpartition(" (") if one.label.endswith(")") else (one.label, "", "")
+        value = FunctionRow(name or one.label, file.removesuffix(")"), one.own, one.total, root.weight)
+        rows.append(Row(one.label, "function", value, natural=place))
+    return Loaded(record, data, stacks, [], root, tuple(rows))

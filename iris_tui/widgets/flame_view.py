@@ -78,8 +78,12 @@ class FlameView(ActionHost, ScrollView, Painted, can_focus=True, inherit_binding
         self._styles: dict[tuple[str, Origin, int], Style] = {}
 
     def show(self, stacks: Mapping[Stack, float]) -> None:
-        """Show other stacks, all of them, with the cursor on the heaviest frame of the first row."""
-        self.root = tree(stacks)
+        """Show other stacks; see `show_tree`."""
+        self.show_tree(tree(stacks))
+
+    def show_tree(self, root: Node) -> None:
+        """Show another tree, all of it, with the cursor on the heaviest frame of the first row."""
+        self.root = root
         self.top = self.root
         children = self.root.children
         self.node = children[0] if children else self.root

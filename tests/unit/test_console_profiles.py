@@ -168,7 +168,10 @@ async def test_a_read_only_console_captures_nothing() -> None:
     async with profiles(read_only=True) as rig:
         rig.app.run_command("capture /ada/train-llama/0 cpu 1")
         await rig.until(lambda: "console is read-only" in rig.screen_text())
-        assert [action.id for action in rig.list.menu_entries("profile", marked=False)] == ["profiles.open", "profiles.compare"]
+        assert [action.id for action in rig.list.menu_entries("profile", marked=False)] == [
+            "profiles.open",
+            "profiles.compare",
+        ]
         assert not rig.client.called("ProfileTask")
 
 
@@ -188,9 +191,8 @@ async def test_two_marked_profiles_are_compared_the_older_first() -> None:
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
-async def test_the_flame_graph_says_share_seconds_and_samples_of_a_frame(size: tuple[int, int]) -> None:
-    async with profiles(size) as rig:
+async def test_the_flame_graph_says_share_seconds_and_samples_of_a_frame() -> None:
+    async with profiles((80, 24)) as rig:
         viewer = await rig.show("p-cpu-1")
         await rig.keys("down", "down")
         assert viewer.flame.node.frame.name == "forward"
@@ -220,20 +222,18 @@ async def test_functions_are_a_table_and_lead_back_to_the_graph() -> None:
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("p-mem-1", "load_batch:/j/data.py:31"),
-        ("p-thr-1", "all_reduce (dist.py:88)"),
-        ("p-html-1", "the format html is not for a terminal"),
-    ],
-)
-async def test_what_is_no_flame_graph_is_text(name: str, words: str) -> None:
+async def test_what_is_no_flame_graph_is_text() -> None:
+    said = {
+        "p-mem-1": "load_batch:/j/data.py:31",
+        "p-thr-1": "all_reduce (dist.py:88)",
+        "p-html-1": "the format html is not for a terminal",
+    }
     async with profiles() as rig:
-        await rig.show(name)
-        await rig.until(lambda: words in rig.screen_text())
-        await rig.keys("escape")
-        await rig.until(lambda: isinstance(rig.app.screen, ProfilesScreen))
+        for name, words in said.items():
+            await rig.show(name)
+            await rig.until(lambda words=words: words in rig.screen_text())  # type: ignore[misc]
+            await rig.keys("escape")
+            await rig.until(lambda: isinstance(rig.app.screen, ProfilesScreen))
 
 
 @pytest.mark.asyncio

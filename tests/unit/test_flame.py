@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from textual.app import App
 
@@ -44,6 +44,7 @@ def named(root: Node, name: str) -> Node:
 # --- the tree --------------------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=40)
 @given(some_stacks)
 def test_weights_add_up_at_every_node(stacks: Stacks) -> None:
     root = tree(stacks)
@@ -55,6 +56,7 @@ def test_weights_add_up_at_every_node(stacks: Stacks) -> None:
         )
 
 
+@settings(max_examples=40)
 @given(some_stacks, st.integers(1, 120), st.integers(0, 30))
 def test_boxes_lie_inside_of_their_callers_and_touch_no_other(stacks: Stacks, width: int, which: int) -> None:
     root = tree(stacks)
@@ -80,6 +82,7 @@ def test_boxes_lie_inside_of_their_callers_and_touch_no_other(stacks: Stacks, wi
     assert drawn + found.left_out <= sum(1 for _ in top.walk()) - 1
 
 
+@settings(max_examples=40)
 @given(some_stacks, st.sampled_from("abcdef"))
 def test_a_search_counts_each_stack_once(stacks: Stacks, name: str) -> None:
     found, weight = matching(tree(stacks), name + " (")
