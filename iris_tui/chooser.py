@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from textual import on
@@ -28,14 +29,18 @@ class ChooserApp(App[str], inherit_bindings=False):
         Binding("j", "screen.cursor_down", show=False),
     ]
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self, names: list[str], notes: Mapping[str, str] | None = None) -> None:
+        """`notes`: a word on some of them, as PROD."""
         super().__init__()
         self._names = names
+        self._notes = notes or {}
 
     def compose(self) -> ComposeResult:
         yield Static("Which cluster?", id="question", markup=False)
         yield Static("Enter opens it, q leaves. `iris --cluster=NAME` opens one directly.", id="hint", markup=False)
-        yield OptionList(*(Option(Content(one_line(name))) for name in self._names))
+        wide = max((len(name) for name in self._names), default=0) + 2
+        lines = [f"{one_line(name):<{wide}}{one_line(self._notes.get(name, ''))}".rstrip() for name in self._names]
+        yield OptionList(*(Option(Content(line)) for line in lines))
 
     def on_mount(self) -> None:
         self.query_one(OptionList).focus()

@@ -284,9 +284,13 @@ def _choose(line: CommandLine) -> Target | None:
             "no cluster runs here and none is known",
             hint="start one with `iris-core cluster start --local`, or try `iris demo`",
         )
+    from iris_core.config.console import load_settings
     from iris_tui.chooser import ChooserApp
+    from iris_tui.themes import is_production
 
-    app = ChooserApp(names)
+    settings = load_settings()
+    environments = {name: settings.environment_of(name) for name in names}
+    app = ChooserApp(names, {name: "PROD" if is_production(found) else found for name, found in environments.items()})
     chosen = app.run()
     if not chosen:
         return None

@@ -17,6 +17,7 @@ from iris_core.live.watch import Link
 from iris_core.model.errors import ModelError
 from iris_tui.actions import ACTIONS
 from iris_tui.app import IrisApp
+from iris_tui.chooser import ChooserApp
 from iris_tui.gate import MenuScreen, QuitScreen
 from iris_tui.glyphs import UNICODE
 from iris_tui.pages import TextPage
@@ -459,3 +460,13 @@ async def test_the_key_bar_has_few_keys_all_whole_and_always_ends_with_help() ->
         await rig.until(lambda: rig.app.size.width == 200)
         rig.jobs.flush_now()
         assert len(rig.jobs.keybar.text.split("  ")) <= 9
+
+
+async def test_the_first_question_says_which_cluster_is_production() -> None:
+    app = ChooserApp(["eu-prod", "lab"], {"eu-prod": "PROD"})
+    async with app.run_test(size=(60, 12)) as pilot:
+        await pilot.pause()
+        lines = [strip.text for strip in app.screen._compositor.render_strips()]
+        assert any(line.split() == ["eu-prod", "PROD"] for line in lines)
+        await pilot.press("down", "enter")
+    assert app.return_value == "lab"
