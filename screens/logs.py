@@ -43,7 +43,7 @@ def sources_of(session: Session, subject: str) -> tuple[LogSource, ...]:
 def _source(session: Session, name: str) -> LogSource:
     if name.startswith(_SYSTEM):
         key = name.rstrip("/")
-        return LogSource(key, PREFIX, key, command=f"iris-core {session.selector} process logs {key} --follow")
+        return LogSource(key, PREFIX, key, command=f"iris-core {session.selector} process logs -t {key} --follow")
     return log_source(session, from_text(name))
 
 

@@ -103,11 +103,13 @@ class LogCalls:
         request = logs_pb2.TailRequest(view_id=view_id, first=first)
         return self._client.stream("LogService/Tail", request, logs_pb2.TailResponse)
 
-    async def export(self, query: LogQuery, sources: Sequence[LogSource]) -> AsyncIterator[logs_pb2.ExportLogsResponse]:
-        """The bytes of all lines. A connection that breaks is taken up again where it broke; counts go on."""
+    async def export(
+        self, query: LogQuery, sources: Sequence[LogSource], known: str = ""
+    ) -> AsyncIterator[logs_pb2.ExportLogsResponse]:
+        """The bytes of all lines; `known` is a view that has them. A connection that breaks is taken up again where it broke."""
         from iris_core.wire.gen.iris.v1 import logs_pb2
 
-        view_id, _ = await self.open(query, sources)
+        view_id = known or (await self.open(query, sources))[0]
         next_line, lines, lost, tries = 0, 0, 0, 0
         try:
             while True:
@@ -130,7 +132,8 @@ class LogCalls:
                 tries += 1
                 await self._clock.sleep(TRY_AGAIN_S * tries)
         finally:
-            await self.close(view_id)
+            if view_id != known:
+                await self.close(view_id)
 
     async def pipeline(self, target: str) -> pipeline_pb2.GetPipelineHealthResponse:
         """How the way of the lines is."""

@@ -10,15 +10,16 @@ widget, and never holds more than `Pages`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.contracts import Denied, IrisError, RpcFailed
 from iris_core.live.backoff import Backoff
-from iris_core.live.log_calls import LogCalls, end, is_gone
-from iris_core.live.log_facts import Facts, Hit, facts_of
-from iris_core.live.log_lines import PAGE, LogLine, Pages
+from iris_core.live.log_calls import end, is_gone
+from iris_core.live.log_facts import Facts, facts_of
+from iris_core.live.log_lines import PAGE, Pages
 from iris_core.live.log_query import LogQuery, LogSource
+from iris_core.live.log_reading import POLL_S, LogReading
 from iris_core.live.pipeline import PipelineWatch
 from iris_core.live.waiting import first_of
 from iris_core.live.watch import Link, LinkState
@@ -27,25 +28,19 @@ from iris_core.model.text import one_line
 if TYPE_CHECKING:
     from iris_core.contracts import AsyncClient
     from iris_core.live.clock import Clock
-    from iris_core.wire.gen.iris.v1 import logs_pb2
 
-__all__ = ["Hit", "LogQuery", "LogSource", "LogView"]
+__all__ = ["LogQuery", "LogSource", "LogView"]
 
 TAIL: Final = 1024
 """Lines of the view that is shown before the whole log is numbered."""
-POLL_S: Final = 0.25
-"""How often a search that goes on is asked how far it is."""
 SILENT_S: Final = 12.0
 """A store that follows says something every 5 s; after so long the lines count as stale."""
 GIVE_UP_S: Final = 30.0
 BEHIND: Final = 8 * PAGE
 """So many lines behind the end the follow goes on from the end, and what lies between is read when it is looked at."""
-FETCH_AGAIN_S: Final = 1.0
-
-T = TypeVar("T")
 
 
-class LogView:
+class LogView(LogReading):
     """Several sources stand merged by time. One task runs `run()`; everything else may be called beside it on the same loop.
 
     `version` changes with everything that is shown, `generation` when other lines are shown under the same numbers.
@@ -60,69 +55,20 @@ class LogView:
         query: LogQuery | None = None,
         backoff: Backoff | None = None,
     ) -> None:
-        self.sources = sources if isinstance(sources, tuple) else (sources,)
-        self.query = query or LogQuery()
-        self.facts = Facts()
-        self.pages = Pages()
-        self.version = 0
-        self.generation = 0
+        super().__init__(client, sources, clock, query=query)
         self.loaded = False
-        self.following = True
         self.numbering: float | None = None
         """How much of the whole log is numbered, while that is under way."""
-        self.top = 0
-        """The first line that is looked at."""
-        self.fault = ""
-        """Why lines that are looked at could not be read."""
-        self._calls = LogCalls(client, clock, self._heard)
         self.pipeline = PipelineWatch(self._calls, self.sources, clock, self._changed)
         """How the way of the lines is."""
-        self._clock = clock
         self._backoff = backoff or Backoff()
-        self._view_id = ""
-        self._shifted = 0
-        self._moved = 0
-        self._seen = 0
-        self._fetching: dict[int, asyncio.Task[None]] = {}
-        self._not_before: dict[int, float] = {}
         self._others: set[asyncio.Task[None]] = set()
-        self._numbered = asyncio.Event()
         self._broken: Link | None = None
         self._detail = ""
         self._last_answer: float | None = None
-        self._wake = asyncio.Event()
         self._wanted: tuple[LogQuery, int, asyncio.Future[None]] | None = None
 
     # --- what is shown -----------------------------------------------------------------------------------------------
-
-    @property
-    def title(self) -> str:
-        """What a person calls it."""
-        return " + ".join(source.title for source in self.sources)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether number 0 is the first line; until then the numbers are those of the last lines alone."""
-        return self._numbered.is_set()
-
-    @property
-    def count(self) -> int:
-        """How many lines there are."""
-        return self.facts.lines
-
-    @property
-    def unseen(self) -> int:
-        """Lines that came since the reader paused."""
-        return 0 if self.following else max(self.count - self._seen, 0)
-
-    def line(self, number: int) -> LogLine | None:
-        """A line; None while it is not here."""
-        return self.pages.line(number)
-
-    def take_shift(self) -> int:
-        """By how much the numbers of all lines grew since the last call."""
-        shifted, self._shifted = self._shifted, 0
-        return shifted
 
     @property
     def state(self) -> LinkState:
@@ -135,33 +81,6 @@ class LogView:
         if age > SILENT_S:
             return LinkState(Link.STALE, age, "the log store is silent")
         return LinkState(Link.LIVE, age)
-
-    def follow(self, on: bool) -> None:
-        """Whether the reader stays at the end. Off: what comes is counted, not shown."""
-        if on != self.following:
-            self.following = on
-            self._seen = self.count
-            self.version += 1
-
-    def want(self, first: int, last: int) -> None:
-        """These lines are looked at: what is not here is asked for, and the page before and after."""
-        self.top = first
-        if not self._view_id or not self.count:
-            return
-        low, high = max(first, 0) // PAGE, min(max(last, first), self.count - 1) // PAGE
-        pages = [*range(low, high + 1), low - 1, high + 1]
-        for page, task in list(self._fetching.items()):
-            if page not in pages:
-                task.cancel()
-        now = self._clock.monotonic()
-        for page in reversed(pages):
-            self.pages.touch(page)
-        for page in pages:
-            room = min(self.count - page * PAGE, PAGE)
-            if page < 0 or self.pages.filled(page) >= room or page in self._fetching:
-                continue
-            if now >= self._not_before.get(page, 0.0):
-                self._fetching[page] = asyncio.ensure_future(self._fetch(self._view_id, page))
 
     # --- the view ----------------------------------------------------------------------------------------------------
 
@@ -212,10 +131,6 @@ class LogView:
         """Do not wait for the next try."""
         self._not_before.clear()
         self._wake.set()
-
-    async def whole(self) -> None:
-        """Wait until the lines are numbered from the first one on, however often the connection breaks meanwhile."""
-        await self._numbered.wait()
 
     async def _begin(self) -> None:
         """The view that is shown first, or again after it was lost."""
@@ -391,100 +306,6 @@ class LogView:
                 return
             yield answer
 
-    def _take(self, view_id: str, lines: Any, state: logs_pb2.LogViewState) -> None:
-        if view_id != self._view_id:
-            return
-        self.pages.put(lines)
-        facts = facts_of(state)
-        if facts.lines < self.facts.lines:
-            facts.lines = self.facts.lines
-        self.facts = facts
-        self.version += 1
-
-    async def _fetch(self, view_id: str, page: int) -> None:
-        """The lines of a page that are not here."""
-        try:
-            while view_id == self._view_id:
-                filled = self.pages.filled(page)
-                room = min(self.count - page * PAGE, PAGE) - filled
-                if room <= 0:
-                    return
-                answer = await self._calls.read(view_id, page * PAGE + filled, room)
-                if not answer.lines:
-                    return
-                self._take(view_id, answer.lines, answer.state)
-                self.fault = ""
-        except IrisError as error:
-            if is_gone(error):
-                self._lose(view_id)
-                return
-            self._not_before[page] = self._clock.monotonic() + FETCH_AGAIN_S
-            self.fault = f"lines could not be read: {one_line(error.message)}"
-            self.version += 1
-        finally:
-            if self._fetching.get(page) is asyncio.current_task():
-                del self._fetching[page]
-
-    # --- finding -----------------------------------------------------------------------------------------------------
-
-    async def find(self, start: int, *, regex: str = "", min_level: int = 0, backward: bool = False) -> Hit | None:
-        """The next line that matches, or states that level at least, from `start` on; beyond the end it begins at the other one.
-
-        All of the log is searched: that may have to wait until it is numbered. Raises IrisError.
-        """
-        moved = self._moved
-
-        async def look(view_id: str, start: int) -> logs_pb2.FindNextResponse:
-            return await self._calls.find(view_id, start, regex, min_level, backward=backward)
-
-        await self.whole()
-        found = await self._of_view(lambda view_id: look(view_id, start + self._moved - moved))
-        if found.found:
-            return Hit(found.number, found.ordinal, found.total, found.complete)
-        if not found.total:
-            return None
-        found = await self._of_view(lambda view_id: look(view_id, max(self.count - 1, 0) if backward else 0))
-        return Hit(found.number, found.ordinal, found.total, found.complete, wrapped=True) if found.found else None
-
-    async def number_at(self, *, seq: int = 0, ms: int = 0) -> int | None:
-        """The first line with at least that seq, or at that time; the last one if all are before it, None if there is none.
-
-        Raises IrisError.
-        """
-        await self.whole()
-        answer = await self._of_view(lambda view_id: self._calls.read(view_id, 0, PAGE, at_seq=seq, at_ms=ms))
-        self._take(self._view_id, answer.lines, answer.state)
-        return answer.at if answer.at >= 0 else None
-
-    async def entry(self, number: int) -> list[logs_pb2.ViewLine]:
-        """The stored parts of the line with that number, those there are in the view. Raises IrisError."""
-        moved, shown = self._moved, self.line(number)
-        first = number - (shown.part if shown is not None else 0)
-        return await self._of_view(lambda view_id: self._calls.entry(view_id, first + self._moved - moved))
-
-    async def _of_view(self, ask: Callable[[str], Coroutine[Any, Any, T]]) -> T:
-        """An answer about the view; if the store lost it, about the one that takes its place."""
-        while True:
-            view_id = self._view_id
-            try:
-                if view_id:
-                    return await ask(view_id)
-            except IrisError as error:
-                if not is_gone(error):
-                    raise
-                self._lose(view_id)
-            await self._clock.sleep(POLL_S)
-
-    def _lose(self, view_id: str) -> None:
-        """The store has forgotten it; what is shown stays until the same lines are there again."""
-        if view_id == self._view_id:
-            self._view_id = ""
-            self._wake.set()
-
-    def export(self) -> AsyncIterator[logs_pb2.ExportLogsResponse]:
-        """The bytes of all lines that are shown, the filter included. Raises IrisError."""
-        return self._calls.export(self.query, self.sources)
-
     async def _ask_why(self) -> None:
         """While there is no line, the reader wants to know why now."""
         if not self.count and self.query == LogQuery():
@@ -496,9 +317,6 @@ class LogView:
     def why(self) -> str:
         """While there is no line at all: the likely cause, "" = not known."""
         return "" if self.count else self.pipeline.why
-
-    def _changed(self) -> None:
-        self.version += 1
 
     def _heard(self) -> None:
         self._last_answer = self._clock.monotonic()
