@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from iris_core.live.samples import Samples
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from iris_core.wire.gen.iris.v1.stats_pb2 import QueryResponse
     from iris_core.wire.gen.iris.v1.watch_rows_pb2 import FleetRow
@@ -21,6 +21,8 @@ EVERY_MS: Final = 5_000
 BACK_MS: Final = 3 * 3_600_000
 MINUTE_MS: Final = 60_000
 MOST_ROWS: Final = 720
+SILENT_MS: Final = 120_000
+"""The controller writes a row each thirty seconds; between rows that lie further apart than this it did not run."""
 RUNNING: Final = ("assigned", "building", "running")
 
 
@@ -87,6 +89,15 @@ class FleetHistory:
         if [column.name for column in answer.columns] != ["at", "pending", "running", "oldest_pending_age_ms"]:
             raise ValueError("the log store answered with other columns")
         at, pending, running, oldest = (list(values_of(column)) for column in answer.columns)
-        self.waiting.put_before((when, float(count)) for when, count in zip(at, pending, strict=True))
-        self.running.put_before((when, float(count)) for when, count in zip(at, running, strict=True))
-        self.wait_ms.put_before((when, float(waited or 0)) for when, waited in zip(at, oldest, strict=True))
+        for samples, values in ((self.waiting, pending), (self.running, running), (self.wait_ms, oldest)):
+            samples.put_before(_with_gaps(zip(at, values, strict=True)))
+
+
+def _with_gaps(rows: Iterable[tuple[int, int | None]]) -> Iterator[tuple[int, float | None]]:
+    """The values; nothing is known between two rows that lie far apart: nobody wrote them."""
+    before = 0
+    for at_ms, value in rows:
+        if before and at_ms - before > SILENT_MS:
+            yield before + 1, None
+        before = at_ms
+        yield at_ms, float(value or 0)

@@ -72,7 +72,11 @@ class Samples:
     def put_before(self, points: Iterable[tuple[int, float | None]]) -> None:
         """What was measured before the oldest sample here; later ones are left out."""
         first = self._points[0].at_ms if self._points else None
-        older = [Sample(at_ms, value) for at_ms, value in sorted(points) if first is None or at_ms < first]
+        older = [
+            Sample(at_ms, value)
+            for at_ms, value in sorted(points, key=lambda point: point[0])
+            if first is None or at_ms < first
+        ]
         if older:
             self._points[:0] = older
             self.version += 1

@@ -111,13 +111,14 @@ def test_history_is_sampled_now_and_then_and_has_gaps() -> None:
 def test_what_the_log_store_has_goes_before() -> None:
     history = FleetHistory()
     history.take(fleet(NOW), NOW)
-    answer = stats_pb2.QueryResponse(row_count=2)
-    for name, values in {"at": [NOW - 60_000, NOW - 30_000], "pending": [5, 6], "running": [7, 8]}.items():
+    answer = stats_pb2.QueryResponse(row_count=3)
+    times = [NOW - 600_000, NOW - 60_000, NOW - 30_000]
+    for name, values in {"at": times, "pending": [4, 5, 6], "running": [7, 7, 8]}.items():
         answer.columns.add(name=name, type=stats_pb2.COLUMN_TYPE_INT64, integers=values)
-    answer.columns.add(name="oldest_pending_age_ms", type=stats_pb2.COLUMN_TYPE_INT64, integers=[0, 1000], nulls=[0])
+    answer.columns.add(name="oldest_pending_age_ms", type=stats_pb2.COLUMN_TYPE_INT64, integers=[0, 0, 1000], nulls=[0])
     history.fill(answer)
-    assert [point.value for point in history.waiting.points] == [5.0, 6.0, 81.0]
-    assert [point.value for point in history.wait_ms.points][:2] == [0.0, 1000.0]
+    assert [point.value for point in history.waiting.points] == [4.0, None, 5.0, 6.0, 81.0], "a gap where nobody wrote"
+    assert [point.value for point in history.wait_ms.points][:4] == [0.0, None, 0.0, 1000.0]
     with pytest.raises(ValueError, match="other columns"):
         history.fill(stats_pb2.QueryResponse())
 
