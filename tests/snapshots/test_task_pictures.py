@@ -58,7 +58,7 @@ class Stage:
         return self.app.console_screen
 
     async def until(self, condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline
             await self.pilot.pause()

@@ -56,7 +56,7 @@ class Rig:
         return screen
 
     async def until(self, condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline, self.text()
             await self.pilot.pause()
