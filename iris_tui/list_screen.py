@@ -17,6 +17,7 @@ from iris_core.model.errors import ModelError, did_you_mean
 from iris_core.model.filter import Field, FieldType, Filter, parse_filter
 from iris_core.model.text import one_line
 from iris_tui.drawing import Run, counted
+from iris_tui.filter_suggester import FilterSuggester
 from iris_tui.named_filters import NamedFilters
 from iris_tui.row_menu import RowMenu
 from iris_tui.screen import ConsoleScreen
@@ -334,6 +335,7 @@ class ListScreen(NamedFilters, RowMenu, ConsoleScreen):
                 check=self._parse,
                 change=self.set_filter,
                 cancel=lambda: self._submit_filter(before),
+                suggester=FilterSuggester(self.FIELDS),
                 history=self._filter_history,
             ),
             before,

@@ -89,7 +89,7 @@ def _present(found: Explanation | None, field: _Field) -> str:
     device = resources.device
     now = {
         "cpu": format_cpu(resources.cpu_millicores),
-        "memory": format_size(resources.memory_bytes),
+        "memory": format_size(resources.memory_bytes, exact=True),
         "gpu": f"{device.variant or 'any'}x{device.count}" if device.count and device.kind == "gpu" else "",
         "tpu": device.variant if device.count and device.kind == "tpu" else "",
         "priority": band_label(found.place.requested_band) if found.HasField("place") else "",

@@ -119,8 +119,8 @@ COLUMNS: Final[tuple[ColumnSpec[Any], ...]] = (
     _place("slices", "SLICES", min_width=11, max_width=11, align="right"),
     _place("demand", "DEMAND", min_width=6, max_width=7, align="right", hide=1),
     _place("tasks", "TASKS", min_width=5, max_width=5, align="right"),
-    _place("age", "AGE", min_width=5, max_width=5, align="right", hide=3),
-    _place("idle", "IDLE", min_width=5, max_width=5, align="right", hide=2),
+    _place("age", "AGE", min_width=6, max_width=6, align="right", hide=3),
+    _place("idle", "IDLE", min_width=6, max_width=6, align="right", hide=2),
     _place("reason", "REASON", min_width=14, flex=4),
 )
 """Widths and titles; what stands in them is the kind's."""
@@ -192,7 +192,7 @@ ACTIONS: Final[dict[str, ColumnSpec[AutoscalerAction]]] = {
     spec.id: spec
     for spec in (
         _column(
-            id="age", title="AGO", min_width=5, max_width=6, align="right",
+            id="age", title="AGO", min_width=6, max_width=6, align="right",
             value=lambda action: iso(action.at_ms),
             text=lambda action, now: age(action.at_ms, now),
             sort=lambda action, _: -action.at_ms,

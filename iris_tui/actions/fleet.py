@@ -20,16 +20,16 @@ CAPACITY: Final[tuple[Action, ...]] = (
         cli="iris-core {at} task list", menu="t", kinds=("slice", "machine"),
     ),
     Action(
-        id="capacity.preempt", title="Preempt its tasks: they are tried again", tier=2, mutates=True, command="preempt-slice",
+        id="capacity.preempt", title="Preempt: its tasks, which are tried again", tier=2, mutates=True, command="preempt-slice",
         arguments="[SLICE]", cli="iris-core {at} attempt preempt {id}", menu="p", kinds=("slice", "machine"),
     ),
     Action(
-        id="capacity.create_slice", title="Create a slice: beside what the autoscaler makes", tier=2, mutates=True,
+        id="capacity.create_slice", title="Create a slice of: one beside what the autoscaler makes", tier=2, mutates=True,
         command="create-slice", arguments="[GROUP]", cli="iris-core {at} cluster create-slice --scale-group {id}", menu="n",
         kinds=("scale group",),
     ),
     Action(
-        id="capacity.delete_slice", title="Delete the slice: its tasks are tried elsewhere", tier=3, mutates=True,
+        id="capacity.delete_slice", title="Delete: the slice; its tasks are tried elsewhere", tier=3, mutates=True,
         command="delete-slice", arguments="[SLICE]", cli="iris-core {at} cluster delete-slice {id}", menu="D", kinds=("slice",),
     ),
 )  # fmt: skip
@@ -52,7 +52,7 @@ WORKERS: Final[tuple[Action, ...]] = (
         command="backends", cli="iris-core {at} rpc controller get-provider-status", footer=30,
     ),
     Action(
-        id="workers.preempt", title="Preempt its tasks: they are tried again", tier=2, mutates=True, command="preempt-worker",
+        id="workers.preempt", title="Preempt: its tasks, which are tried again", tier=2, mutates=True, command="preempt-worker",
         arguments="[WORKER…]", cli="iris-core {at} attempt preempt {id}", menu="p", kinds=("worker",),
     ),
 )  # fmt: skip
@@ -75,7 +75,7 @@ WORKER: Final[tuple[Action, ...]] = (
         cli="iris-core {at} process profile threads -t /system/worker/WORKER",
     ),
     Action(
-        id="worker.preempt_all", title="Preempt all its tasks: they are tried again", tier=2, mutates=True, command="preempt-all",
+        id="worker.preempt_all", title="Preempt all: the worker's tasks, which are tried again", tier=2, mutates=True, command="preempt-all",
         cli="iris-core {at} attempt preempt {id}", menu="A", kinds=("task",),
     ),
 )  # fmt: skip
@@ -86,7 +86,7 @@ USERS: Final[tuple[Action, ...]] = (
         footer=10, kinds=("user",),
     ),
     Action(
-        id="users.set_budget", title="Set the budget", tier=1, mutates=True, command="set-budget", arguments="[USER LIMIT BAND]",
+        id="users.set_budget", title="Set the budget of: what a user may spend", tier=1, mutates=True, command="set-budget", arguments="[USER LIMIT BAND]",
         cli="iris-core {at} user budget set {id} --limit {limit} --max-band {band}", menu="b", kinds=("user",),
     ),
 )  # fmt: skip

@@ -25,6 +25,7 @@ from iris_core.live.watch_keys import KIND_FIELDS, ROW_IDS
 from iris_core.model.filter import parse_filter
 from iris_core.wire.gen.iris.v1 import autoscaler_pb2 as scaling
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+from iris_tui.filter_suggester import completed
 from providers.fake.clock import FakeClock
 from providers.fake.machine_samples import SLICE, machine_sample, pending, resources, running, user, worker
 
@@ -93,8 +94,8 @@ def test_totals_are_those_of_the_buckets_that_are_there(steps: list[Any]) -> Non
     for row in tree.store.rows.values():
         if not row.gone and row.kind == "job":
             above: Any = tree.store.rows[row.parent].value
-            bucket: Any = row.value
-            assert above.user == bucket.user_id
+            below: Any = row.value
+            assert above.user == below.user_id
 
 
 def test_a_user_s_budget_stands_beside_their_work_in_every_band() -> None:
@@ -229,3 +230,17 @@ def test_a_capacity_filter_asks_each_kind_for_what_it_has() -> None:
     assert found("Stockout") == {"group tpu-v5p-8"}
     assert found(f"worker={SLICE}-w-1") == {f"worker {SLICE}-w-1"}
     assert found("tasks>2") == {"group tpu-v5e-16", f"slice {SLICE}"}
+
+
+def test_a_filter_is_completed_by_field_and_by_word_and_only_with_what_it_understands() -> None:
+    assert completed("po", BUCKET_FIELDS) == "position>="
+    assert completed("job:x st", BUCKET_FIELDS) == "job:x state:"
+    assert completed("!ga", BUCKET_FIELDS) == "!gang:"
+    assert completed("state:pending,r", BUCKET_FIELDS) == "state:pending,running"
+    assert completed("band!=ba", BUCKET_FIELDS) == "band!=batch"
+    for text in ("", "zz", "state:", "state:pending", "job:x ", 'reason:"no w', "age>1", "user:a"):
+        assert completed(text, BUCKET_FIELDS) is None
+    for text in ("po", "job:x st", "!ga"):
+        full = completed(text, BUCKET_FIELDS)
+        assert full is not None
+        parse_filter(f"{full}{'pending' if 'state' in full else 'yes' if 'gang' in full else '1'}", BUCKET_FIELDS)
