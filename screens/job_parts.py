@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any, Final
 
-from textual.containers import Horizontal
+from textual.containers import Horizontal, Vertical
 
 from iris_core.live.columns import exit_text, share_cells, span, task_shares, when
 from iris_core.live.run_line import run_line
@@ -182,7 +182,7 @@ class UsagePane(Pane):
         self.held = Chart("Accelerator memory", Unit.BYTES, glyphs)
         self._upper = Horizontal(self.cpu, self.memory, classes="charts")
         self._lower = Horizontal(self.busy, self.held, classes="charts")
-        super().__init__(self._upper, self._lower)
+        super().__init__(Vertical(self._upper, self._lower))
 
     def fill(self, usage: Usage, resources: common_pb2.Resources) -> None:
         """Show these; the lower charts stand only where there is an accelerator."""

@@ -275,6 +275,25 @@ async def test_the_parts_of_a_job_are_reached_by_number_and_tab() -> None:
         assert screen.part.name == "Charts"
 
 
+async def test_charts_of_accelerators_stand_only_where_there_are_any() -> None:
+    async with console() as rig:
+        told = rig.client._query  # type: ignore[attr-defined]
+
+        def without(request: Any) -> Any:
+            found = told(request)
+            for column in found.columns:
+                if column.name in ("busy", "held"):
+                    column.nulls.extend(range(found.row_count))
+            return found
+
+        answer(rig.client, "Query", without)
+        screen: JobScreen = await rig.go("job", "/dan/oom", JobScreen)
+        await rig.until(lambda: screen.feed.loaded)
+        text = await rig.part(screen, "5")
+        await rig.until(lambda: "request 1GB" in rig.text())
+        assert "Accelerator" not in rig.text(), text
+
+
 async def test_a_job_runs_under_the_eyes_of_the_reader() -> None:
     async with console() as rig:
         screen = await rig.job("/ada/train-llama")
