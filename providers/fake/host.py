@@ -7,8 +7,9 @@ What it does is counted, so that a test sees whether something happened twice. A
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Sequence
 
-from iris_core.contracts import ControllerStatus, IrisError
+from iris_core.contracts import ControllerStatus, ControllerUnhealthy, IrisError
 
 
 class FakeHost:
@@ -49,7 +50,13 @@ class FakeHost:
 
     def status(self) -> ControllerStatus:
         self._begin("status")
-        return ControllerStatus(self.running, "http://fake:10000" if self.running else "", 1, self.release)
+        url = "http://fake:10000" if self.running else ""
+        return ControllerStatus(self.running, url, 1, self.release, self.release, self.boot_id)
+
+    def stage(self, release: str) -> None:
+        """Put a release where it can be started."""
+        kind = self._begin("stage")
+        self._end(f"stage {release}", kind)
 
     def stop(self) -> None:
         kind = self._begin("stop")
@@ -70,3 +77,14 @@ class FakeHost:
         """Whether it answers."""
         self._begin("healthy")
         return self.running and self.release not in self.unhealthy
+
+    def await_healthy(self, timeout_s: float = 120.0) -> ControllerStatus:
+        """Whether it answers, at once. Raises ControllerUnhealthy."""
+        self._begin("await_healthy")
+        if not self.running or self.release in self.unhealthy:
+            raise ControllerUnhealthy(f"{self.release} is not healthy", lines=self.logs(30))
+        return ControllerStatus(True, "http://fake:10000", 1, self.release, self.release, self.boot_id)
+
+    def logs(self, lines: int) -> Sequence[str]:
+        """What a controller of a release would have written."""
+        return [f"starting {self.release}"][:lines]

@@ -154,7 +154,7 @@ class EmbeddedCluster:
                 pass_fds=(ready,),
                 start_new_session=True,
                 # Called between fork and exec of a program with one thread: nothing but two system calls.
-                preexec_fn=_die_with(parent, ctypes.CDLL(None, use_errno=True)),  # noqa: PLW1509
+                preexec_fn=die_with(parent, ctypes.CDLL(None, use_errno=True)),  # noqa: PLW1509
             )
         finally:
             os.close(log)
@@ -196,13 +196,13 @@ class EmbeddedCluster:
             return False
         now = time.monotonic()
         self._deaths = [moment for moment in self._deaths if now - moment < RESTART_WINDOW_S] + [now]
-        ending = _ending(child.returncode)
+        how = ending(child.returncode)
         if len(self._deaths) > RESTARTS:
             raise IrisError(
-                f"the controller ended {len(self._deaths)} times within {RESTART_WINDOW_S:.0f} s, last {ending}: {self._last_words()}",
+                f"the controller ended {len(self._deaths)} times within {RESTART_WINDOW_S:.0f} s, last {how}: {self._last_words()}",
                 hint=f"see {self.log_file}",
             )
-        self._note(f"the controller ended {ending}; starting it again (workers and tasks go on)")
+        self._note(f"the controller ended {how}; starting it again (workers and tasks go on)")
         self.start()
         return True
 
@@ -252,7 +252,7 @@ class EmbeddedCluster:
         end_leftovers(self._state_dir)
 
 
-def _die_with(parent: int, libc: ctypes.CDLL) -> Callable[[], None]:
+def die_with(parent: int, libc: ctypes.CDLL) -> Callable[[], None]:
     """What the child does before it becomes the controller: asks for TERM when its parent dies, even by KILL."""
 
     def ask() -> None:
@@ -263,7 +263,7 @@ def _die_with(parent: int, libc: ctypes.CDLL) -> Callable[[], None]:
     return ask
 
 
-def _held(state_dir: Path) -> bool:
+def held(state_dir: Path) -> bool:
     """Whether a living controller has the lock of the state directory."""
     try:
         handle = os.open(state_dir / "lock", os.O_RDONLY | os.O_CLOEXEC)
@@ -280,7 +280,8 @@ def _held(state_dir: Path) -> bool:
     return False
 
 
-def _ending(code: int) -> str:
+def ending(code: int) -> str:
+    """How a process ended, by its return code."""
     if code >= 0:
         return f"with exit code {code}"
     try:
@@ -294,7 +295,7 @@ def end_leftovers(state_dir: Path) -> list[str]:
 
     Nothing is ended while a controller holds the state directory: ours is gone by now, so they are another's.
     """
-    if _held(state_dir):
+    if held(state_dir):
         return []
     found: dict[str, Known] = {}
     supervisors = [path for name in ("supervisor.json", STARTED) for path in state_dir.glob(f"workers/*/{name}")]

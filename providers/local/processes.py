@@ -24,9 +24,17 @@ KEPT_ENVIRONMENT: Final = (
 )  # fmt: skip
 
 
-def kept_environment() -> dict[str, str]:
-    """What a daemon of ours inherits: no shell's secrets, and no module from the working directory."""
+def kept_environment(lib: Path | None = None) -> dict[str, str]:
+    """What a daemon of ours inherits: no shell's secrets, and no module from the working directory.
+
+    A process that runs from a release starts its children from the same one; `lib` names another release's folder of modules.
+    """
     kept = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
+    own = str(Path(__file__).absolute().parents[2])
+    if lib is not None:
+        kept["PYTHONPATH"] = str(lib)
+    elif own in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+        kept["PYTHONPATH"] = own
     return kept | {"PYTHONSAFEPATH": "1"}
 
 
