@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import stat
 import subprocess
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from iris_core.model.errors import ModelError
 from iris_tui.copying import MOST_OSC52, Copier
-from iris_tui.handing_over import file_name, program, unused
+from iris_tui.handing_over import HandingOver, file_name, program, unused
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
 
 
 class World:
@@ -116,3 +117,49 @@ def test_pager_and_editor_are_the_operators_own(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("PAGER", "'oops")
     with pytest.raises(ModelError, match="PAGER cannot be read"):
         program(editor=False)
+
+
+class Hand(HandingOver):
+    """The part of the app that hands texts over, with a terminal that can be left."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.left = 0
+
+    def say(self, text: str, *, severity: str = "information") -> None:
+        self.said.append(text)
+
+    @contextmanager
+    def suspend(self) -> Iterator[None]:
+        self.left += 1
+        yield
+
+    def refresh(self, **_: object) -> Hand:
+        return self
+
+
+def test_a_page_is_saved_under_its_title_and_replaces_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    hand = Hand()
+    hand.save_text("one\ntwo", "Spec /ada/train", "")
+    hand.save_text("three", "Spec /ada/train", "")
+    assert (tmp_path / "spec-ada-train.txt").read_text() == "one\ntwo\n"
+    assert (tmp_path / "spec-ada-train-2.txt").read_text() == "three\n"
+    assert f"2 lines in {tmp_path}/spec-ada-train.txt" in hand.said[0]
+    with pytest.raises(ModelError, match="not saved: .* File exists"):
+        hand.save_text("four", "Spec /ada/train", "spec-ada-train.txt")
+
+
+def test_the_pager_gets_a_copy_that_is_gone_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pager = tmp_path / "pager"
+    pager.write_text(f'#!/bin/sh\ncat "$2" > "{tmp_path}/seen"\necho "$1 $2" > "{tmp_path}/words"\n')
+    pager.chmod(0o700)
+    monkeypatch.setenv("PAGER", f"{pager} -S")
+    hand = Hand()
+    hand.open_text("one\ntwo", "Spec /ada/train", editor=False)
+    assert (tmp_path / "seen").read_text() == "one\ntwo\n" and hand.left == 1
+    flag, path = (tmp_path / "words").read_text().split()
+    assert flag == "-S" and path.endswith("/spec-ada-train.txt") and not Path(path).exists()
+    monkeypatch.setenv("PAGER", str(tmp_path / "nowhere"))
+    with pytest.raises(ModelError, match="No such file or directory"):
+        hand.open_text("one", "Spec /ada/train", editor=False)
