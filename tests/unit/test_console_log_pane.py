@@ -39,13 +39,16 @@ RANK0 = f"{JOB}/0:0"
 RANK1 = f"{JOB}/1:0"
 
 
-def writing(count: int, *, key: str = RANK0) -> FakeClient:
+def writing(count: int, *, key: str = RANK0, every_ms: int = 1000) -> FakeClient:
     """The sample cluster with a log of a known length."""
     client = sample(FakeClock())
     client.lines.clear()
     for number in range(count):
         client.log(
-            key, f"step {number}", epoch_ms=client.now_ms - (count - number) * 1000, level=4 if number % 50 == 7 else 2
+            key,
+            f"step {number}",
+            epoch_ms=client.now_ms - (count - number) * every_ms,
+            level=4 if number % 50 == 7 else 2,
         )
     return client
 
@@ -251,22 +254,22 @@ async def test_errors_are_jumped_to_and_levels_filtered() -> None:
 
 @pytest.mark.asyncio
 async def test_times_are_bounds_and_places() -> None:
-    async with console(writing(7200)) as rig:
+    async with console(writing(720, every_ms=10_000)) as rig:
         pane = await open_logs(rig)
-        for key, lines in (("2", 60), ("3", 300), ("4", 900), ("5", 1800), ("6", 3600)):
+        for key, lines in (("2", 6), ("3", 30), ("4", 90), ("5", 180), ("6", 360)):
             await rig.keys(key)
             await rig.until(lambda lines=lines: abs(pane.view.count - lines) <= 1 and pane.view.is_whole)  # type: ignore[misc]
         assert "since " in pane.title.text
         await rig.keys("0")
-        await rig.until(lambda: pane.view.count == 7200 and "FOLLOW" in pane.title.text and pane.view.is_whole)
+        await rig.until(lambda: pane.view.count == 720 and "FOLLOW" in pane.title.text and pane.view.is_whole)
         await rig.keys("T")
         await rig.type("1h")
         await rig.keys("enter")
-        await rig.until(lambda: pane.lines.pointer == 3600)
+        await rig.until(lambda: pane.lines.pointer == 360)
         await rig.keys("1")
         await rig.until(lambda: pane.lines.pointer == 0)
         rig.app.run_command("since 10m")
-        await rig.until(lambda: abs(pane.view.count - 600) <= 1)
+        await rig.until(lambda: abs(pane.view.count - 60) <= 1)
         with pytest.raises(ModelError, match="no time"):
             rig.app.run_command("since whenever")
 
@@ -413,8 +416,10 @@ async def test_marked_jobs_lead_to_one_view_and_the_place_is_kept() -> None:
         await rig.keys("space", "space", "l")
         await rig.until(lambda: isinstance(rig.app.screen, LogsScreen))
         screen = rig.app.screen
-        assert isinstance(screen, LogsScreen) and len(screen.pane.view.sources) == 2
-        await rig.until(lambda: screen.pane.view.is_whole)
+        assert isinstance(screen, LogsScreen)
+        pane = screen.pane
+        assert len(pane.view.sources) == 2
+        await rig.until(lambda: pane.view.is_whole)
         await rig.keys("w", "t")
         state = screen.view_state()
         assert (state["wrap"], state["times"]) == (True, "UTC")
@@ -422,9 +427,9 @@ async def test_marked_jobs_lead_to_one_view_and_the_place_is_kept() -> None:
         await rig.keys("left_square_bracket")
         await rig.until(lambda: rig.app.screen is rig.jobs)
         await rig.keys("right_square_bracket")
-        await rig.until(lambda: rig.app.screen is screen and screen.pane.view.state.fresh)
+        await rig.until(lambda: rig.app.screen is screen and pane.view.state.fresh)
         await rig.until(lambda: len(rig.client.called("OpenLogView")) > opened)
-        assert screen.pane.lines.wrap
+        assert pane.lines.wrap
 
 
 @pytest.mark.asyncio
@@ -471,17 +476,17 @@ async def test_no_output_yet_has_its_cause() -> None:
 
 @pytest.mark.asyncio
 async def test_drawing_touches_the_lines_on_the_screen_alone() -> None:
-    async with console(writing(20_000)) as rig:
+    async with console(writing(6_000)) as rig:
         pane = await logs_screen(rig, JOB)
         drawn_before = len(pane.lines._texts)
         assert drawn_before <= pane.lines.height + 1
         asked = len(rig.client.called("ReadLines"))
-        pane.go_to(10_000)
-        await rig.until(lambda: "step 10000" in rig.screen_text())
+        pane.go_to(3_000)
+        await rig.until(lambda: "step 3000" in rig.screen_text())
         assert len(pane.lines._texts) <= pane.lines.height + 1
         assert len(rig.client.called("ReadLines")) - asked <= 3
-        pane.lines.post_message(ScrollTo(y=5_000))
-        await rig.until(lambda: shown(pane)[0] == 5_000 and "step 5000" in rig.screen_text())
+        pane.lines.post_message(ScrollTo(y=1_000))
+        await rig.until(lambda: shown(pane)[0] == 1_000 and "step 1000" in rig.screen_text())
         assert "PAUSED" in pane.title.text
 
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iris_core.contracts import IrisError, RpcFailed
-from iris_core.live.log_lines import MAX_PAGES, PAGE, SHOWN_CHARACTERS, Pages
+from iris_core.live import log_lines
+from iris_core.live.log_lines import PAGE, SHOWN_CHARACTERS, Pages
 from iris_core.live.log_query import parse_log_query
 from iris_core.live.log_view import TAIL, LogQuery, LogSource, LogView
 from iris_core.live.watch import Link
@@ -134,32 +135,35 @@ async def test_a_paused_reader_keeps_the_place_and_what_comes_is_counted() -> No
 
 
 @pytest.mark.asyncio
-async def test_what_is_held_is_a_few_pages_however_far_a_reader_goes() -> None:
-    async with reading(MAX_PAGES * PAGE + 5 * PAGE) as (view, _, _):
+async def test_what_is_held_is_a_few_pages_however_far_a_reader_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 8
+    assert most < log_lines.MAX_PAGES
+    monkeypatch.setattr(log_lines, "MAX_PAGES", most)
+    async with reading(most * PAGE + 5 * PAGE) as (view, _, _):
         view.follow(False)
         for first in range(0, view.count, PAGE):
             await look(view, first, first + 20)
-            assert len(view.pages) <= MAX_PAGES
+            assert len(view.pages) <= most
         assert view.line(0) is None
         assert await look(view, 0, 3) == expected(0, 4)
 
 
 @pytest.mark.asyncio
 async def test_only_what_is_looked_at_is_asked_for_and_one_request_a_page() -> None:
-    async with reading(20_000) as (view, client, _):
+    async with reading(5_000) as (view, client, _):
         view.follow(False)
         client.freeze()
         before = len(client.called("ReadLines"))
-        for first in (5000, 9000, 13_000):
+        for first in (1000, 2300, 3400):
             view.want(first, first + 40)
             view.want(first, first + 40)
             await asyncio.sleep(0)
         client.thaw()
-        await until(lambda: view.line(13_040) is not None)
+        await until(lambda: view.line(3_440) is not None)
         asked = [call.first // PAGE for call in client.called("ReadLines")[before:]]
         assert len(asked) == len(set(asked))
-        await until(lambda: view.line(12_799) is not None and view.line(13_056) is not None)
-        assert view.line(5000) is None and view.line(9000) is None, "the answers to what was passed by are of no use"
+        await until(lambda: view.line(3_327) is not None and view.line(3_584) is not None)
+        assert view.line(1000) is None and view.line(2300) is None, "the answers to what was passed by are of no use"
 
 
 @pytest.mark.asyncio
