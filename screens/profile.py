@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from textual.containers import Vertical
+
 from iris_core.analysis import flame, flame_tree
 from iris_core.contracts import IrisError
 from iris_core.live.function_columns import FUNCTIONS, FunctionRow
@@ -86,7 +88,8 @@ class ProfileScreen(ConsoleScreen):
         glyphs = self.console.glyphs
         self.flame = FlameView(glyphs)
         self.table = VirtualTable(self.store, SpecCells(list(FUNCTIONS.values())), glyphs)
-        self.pane = Pane(self.flame, self.table.header, self.table, self.text)
+        self.pane = Pane(Vertical(self.flame, self.table.header, self.table, self.text))
+        self._show_view()
         yield self.pane
         yield self.detail
 
@@ -131,8 +134,6 @@ class ProfileScreen(ConsoleScreen):
             self._filled = polled.version
             self._fill(polled.value)
         self.pane.set_status(polled_status(self, polled, "profile"))
-        if not self.pane.status.hides_content:
-            self._show_view()
         self._say()
 
     def _fill(self, loaded: Loaded) -> None:

@@ -42,6 +42,7 @@ FLEET: Final = 14
 """`WatchKind`'s numbers: the generated code is loaded with the connection and not with a screen."""
 
 LABEL: Final = 12
+TINY_ROWS: Final = 16
 SHORT_ROWS: Final = 34
 NARROW: Final = 80
 WIDE: Final = 160
@@ -155,6 +156,7 @@ class PulseScreen(LiveScreen):
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.height < SHORT_ROWS or event.size.width < NARROW, "-short")
+        self.set_class(event.size.height < TINY_ROWS, "-tiny")
         self.set_class(event.size.width >= WIDE and event.size.height >= SHORT_ROWS, "-wide")
         self._cells.bar = 12 if event.size.width < 100 else 24
         self._make_room()

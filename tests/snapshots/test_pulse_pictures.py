@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from iris_core.live.watch import Link
 from iris_tui.themes import MONOCHROME
 from iris_tui.widgets import plotting
 from iris_tui.widgets.pane import State
@@ -76,12 +77,16 @@ def broken(name: str, how: Callable[[Stage], None], state: State, argument: str 
             await go(stage, name, argument)
             how(stage)
             screen: Any = stage.app.console_screen
+            await stage.until(lambda: stage.app.session.link.link is Link.RECONNECTING)
             if name == "profiles":
                 stage.clock.advance(60)
+                await stage.until(lambda: screen.source.polled.fault)
             await stage.until(lambda: screen.pane.status.state is state)
             return
         await stage.ready()
         how(stage)
+        if state is State.ERROR:
+            await stage.until(lambda: stage.app.session.link.link is Link.RECONNECTING)
         await go(stage, name, argument, state)
 
     return play
