@@ -13,7 +13,7 @@ import pytest
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 from tests.integration.local_cluster import Place
 from tests.integration.served import Served
-from tests.integration.test_console_terminal import IRIS, Terminal
+from tests.integration.tmux_terminal import IRIS, Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.local_cluster import Place
-from tests.integration.test_console_terminal import IRIS, Terminal
+from tests.integration.tmux_terminal import IRIS, Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,73 +2,25 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.integration.local_cluster import Place
+from tests.integration.tmux_terminal import IRIS, Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tests.conftest import RequireProgram
-
-IRIS = Path(sys.executable).with_name("iris")
-
-
-class Terminal:
-    """A tmux server of its own with one window in which one command runs; its exit code is left in a file."""
-
-    def __init__(self, tmux: str, place: Place, columns: int, rows: int) -> None:
-        self.command = [tmux, "-S", str(place.folder / "tmux.sock"), "-f", "/dev/null"]
-        self.place = place
-        self.size = ["-x", str(columns), "-y", str(rows)]
-        self.code = place.folder / "code"
-
-    def run(self, command: str) -> None:
-        self.tmux(
-            "new-session", "-d", *self.size, f"{command}; echo $? > {self.code}.new; mv {self.code}.new {self.code}"
-        )
-
-    def tmux(self, *words: str) -> str:
-        environment = {name: value for name, value in self.place.env.items() if name != "NO_COLOR"}
-        done = subprocess.run(
-            [*self.command, *words], env=environment, cwd=self.place.empty, capture_output=True, text=True, check=False
-        )
-        return done.stdout
-
-    def screen(self) -> str:
-        return self.tmux("capture-pane", "-p")
-
-    def keys(self, *keys: str) -> None:
-        self.tmux("send-keys", *keys)
-
-    def until(self, holds: Callable[[str], bool], what: str, within_s: float = 90) -> str:
-        """The first screen for which that holds."""
-        deadline = time.monotonic() + within_s
-        while not holds(screen := self.screen()):
-            assert not self.code.exists(), f"the program ended before {what}"
-            assert time.monotonic() < deadline, f"never saw {what}:\n{screen}"
-            time.sleep(0.1)
-        return screen
-
-    def end(self, within_s: float = 90) -> int:
-        deadline = time.monotonic() + within_s
-        while not self.code.exists():
-            assert time.monotonic() < deadline, f"it never ended:\n{self.screen()}"
-            time.sleep(0.1)
-        return int(self.code.read_text())
 
 
 @pytest.fixture
 def terminal(require_program: RequireProgram, tmp_path: Path) -> Iterator[Terminal]:
     made = Terminal(require_program("tmux"), Place(tmp_path), 80, 24)
     yield made
-    made.tmux("kill-server")
+    made.close()
     made.place.assert_nothing_left(30)
 
 
