@@ -151,6 +151,7 @@ def connection(locate: Callable[[], Target]) -> Callable[[], Awaitable[AsyncClie
     """How the console connects: the imports in a thread, the channel inside the loop, to where the cluster is then."""
 
     async def connect() -> AsyncClient:
+        from iris_core.client.context import ClientContext
         from iris_core.connect import open_async_client
         from iris_tui.threads import in_thread
 
@@ -161,7 +162,7 @@ def connection(locate: Callable[[], Target]) -> Callable[[], Awaitable[AsyncClie
             iris_core.client.grpc_client.load_grpc()
             return locate()
 
-        return open_async_client(await in_thread(prepare, name="connect"))
+        return open_async_client(await in_thread(prepare, name="connect"), context=lambda: ClientContext("console"))
 
     return connect
 
