@@ -79,7 +79,7 @@ def broken(name: str, how: Callable[[Stage], None], state: State, argument: str 
             screen: Any = stage.app.console_screen
             await stage.until(lambda: stage.app.session.link.link is Link.RECONNECTING)
             if name == "profiles":
-                stage.clock.advance(60)
+                screen.reload()
                 await stage.until(lambda: screen.source.polled.fault)
             await stage.until(lambda: screen.pane.status.state is state)
             return
