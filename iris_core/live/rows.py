@@ -83,6 +83,8 @@ class RowStore(Generic[V]):
         self._version = 0
         self._gone: set[str] = set()
         self._counted = 0
+        self._lines: dict[str, int] | None = None
+        """The line of each row that is shown; made once per order, when somebody asks."""
 
     # --- values ----------------------------------------------------------------------------------------------------
 
@@ -202,6 +204,7 @@ class RowStore(Generic[V]):
         self.order = (
             order if all(name in self.rows for name in order) else [name for name in order if name in self.rows]
         )
+        self._lines = None
         self._matched, self._shown = ordered.matched, ordered.shown
         self._pending.clear()
 
@@ -267,7 +270,7 @@ class RowStore(Generic[V]):
 
     def hidden_marks(self) -> int:
         """How many marked rows are not shown now (filtered out, or under a closed row)."""
-        return len(self.marks - set(self.order)) if self.marks else 0
+        return sum(1 for name in self.marks if self.index(name) < 0)
 
     # --- looking ---------------------------------------------------------------------------------------------------
 
@@ -277,10 +280,9 @@ class RowStore(Generic[V]):
 
     def index(self, name: str) -> int:
         """Its line in the order, -1 if it is not shown."""
-        try:
-            return self.order.index(name)
-        except ValueError:
-            return -1
+        if self._lines is None:
+            self._lines = {shown: line for line, shown in enumerate(self.order)}
+        return self._lines.get(name, -1)
 
     def counts(self) -> Counts:
         """Honest counts for the title."""
