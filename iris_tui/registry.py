@@ -48,8 +48,8 @@ class ScreenSpec:
 
     @property
     def lists(self) -> bool:
-        """Whether it shows a list, so that what follows its word is a filter and not an id."""
-        return self.argument in ("", "[FILTER]")
+        """Whether it is one screen whatever follows its word: a filter and no id."""
+        return not self.argument or self.argument.startswith("[")
 
 
 _ALL: Final = (
@@ -72,17 +72,6 @@ _ALL: Final = (
     ScreenSpec(
         name="task", title="One task", where="screens.task:TaskScreen", argument="ID", aliases=("attempt",), offline=True,
         cli="iris-core {at} task describe ID",
-    ),
-    ScreenSpec(
-        name="profiles", title="Profiles", where="screens.profiles:ProfilesScreen", letter="p", argument="[FILTER]",
-        cli="iris-core {at} profile list",
-    ),
-    ScreenSpec(
-        name="profile", title="Profile", where="screens.profile:ProfileScreen", argument="ID", cli="iris-core {at} profile get ID",
-    ),
-    ScreenSpec(
-        name="controller", title="Controller", where="screens.controller:ControllerScreen", letter="r", aliases=("readyz",),
-        cli="iris-core {at} process status",
     ),
     ScreenSpec(
         name="logs", title="Logs", where="screens.logs:LogsScreen", argument="ID…", word="-",
@@ -115,6 +104,29 @@ _ALL: Final = (
     ScreenSpec(
         name="endpoints", title="Endpoints", where="screens.endpoints:EndpointsScreen", letter="e", argument="[FILTER]",
         cli="iris-core {at} endpoints list", offline=True,
+    ),
+    ScreenSpec(
+        name="profiles", title="Profiles", where="screens.profiles:ProfilesScreen", letter="p", argument="[FILTER]",
+        cli="iris-core {at} profile list",
+    ),
+    ScreenSpec(
+        name="profile", title="Profile", where="screens.profile:ProfileScreen", argument="ID", cli="iris-core {at} profile get ID",
+    ),
+    ScreenSpec(
+        name="query", title="Query", where="screens.query:QueryScreen", letter="q", argument="[SQL]", aliases=("sql",),
+        cli="iris-core {at} query 'SELECT …'", offline=True,
+    ),
+    ScreenSpec(
+        name="audit", title="Audit", where="screens.audit:AuditScreen", letter="a", argument="[FILTER]",
+        cli="iris-core {at} process logs --substring event=operator_change",
+    ),
+    ScreenSpec(
+        name="checkpoints", title="Checkpoints", where="screens.checkpoints:CheckpointsScreen", letter="k",
+        argument="[PATH_OR_URL]", cli="iris-core {at} checkpoint list", offline=True,
+    ),
+    ScreenSpec(
+        name="controller", title="Controller", where="screens.controller:ControllerScreen", letter="r", aliases=("readyz",),
+        cli="iris-core {at} process status",
     ),
 )  # fmt: skip
 

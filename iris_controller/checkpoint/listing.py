@@ -64,4 +64,5 @@ def _row(store: ObjectStore, epoch_ms: int, sizes: dict[str, int], cache: Cache)
         tasks=manifest.tasks,
         workers=manifest.workers,
         unpacked=cache.has(key_of(manifest.sha256)),
+        schema=manifest.schema,
     )

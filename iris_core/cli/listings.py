@@ -85,7 +85,7 @@ ENDPOINT_LIST: Listing[Endpoint] = Listing(
 CHECKPOINT_LIST: Listing[CheckpointRow] = Listing(
     CHECKPOINTS,
     table=_plain("epoch_ms", "taken", "age", "size_bytes", "jobs", "tasks", "state"),
-    wide=_plain("url", "taken", "age", "size_bytes", "database_bytes", "jobs", "tasks", "workers", "state"),
+    wide=_plain("url", "taken", "age", "size_bytes", "database_bytes", "schema", "jobs", "tasks", "workers", "state"),
     name=lambda checkpoint: checkpoint.url,
 )
 

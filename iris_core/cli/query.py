@@ -14,6 +14,7 @@ import click
 
 from iris_core.cli import output
 from iris_core.cli.options import MOST
+from iris_core.live.query_result import distinct, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,21 +65,6 @@ def query(session: Session, sql: str, how: str, max_rows: int) -> None:
         )
 
 
-def distinct(names: Sequence[str]) -> list[str]:
-    """Names of which none repeats: the second `x` is `x_2`, or the next number that is free."""
-    taken = set(names)
-    found: list[str] = []
-    for name in names:
-        unique, number = name, 1
-        while unique in found:
-            number += 1
-            unique = f"{name}_{number}"
-            if unique in taken and unique not in found:
-                unique = name
-        found.append(unique)
-    return found
-
-
 def text_of(names: Sequence[str], rows: Sequence[Sequence[Any]], how: str) -> str:
     """The result in that format."""
     if how == "json":
@@ -96,19 +82,13 @@ def text_of(names: Sequence[str], rows: Sequence[Sequence[Any]], how: str) -> st
         Column(name, "right" if right else "left", shrinks=not right)
         for name, right in zip(names, numeric, strict=True)
     ]
-    return render(columns, [[_shown(value) for value in row] for row in rows])
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "NULL"
-    return repr(value) if isinstance(value, float) else str(value)
+    return render(columns, [[shown(value) for value in row] for row in rows])
 
 
 def _csv(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """CSV in which an empty string is `""` and NULL is nothing at all."""
     lines = [names, *rows]
-    return "".join(",".join("" if cell is None else _quoted(_shown(cell)) for cell in line) + "\n" for line in lines)
+    return "".join(",".join("" if cell is None else _quoted(shown(cell)) for cell in line) + "\n" for line in lines)
 
 
 def _quoted(text: str) -> str:

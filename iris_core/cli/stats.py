@@ -6,9 +6,7 @@ What a query gives is shown as `query` shows it: every column and every value, b
 
 from __future__ import annotations
 
-import json
-import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from iris_core.cli.session import Session
-    from iris_core.wire.gen.iris.v1 import stats_pb2
 
 COMMANDS = {
     "query": Lazy("iris_core.cli.stats:query", "Run one SELECT over logs, stats and events."),
@@ -91,6 +88,7 @@ def finelog_query(session: Session, name: str, sql: str, how: str, max_rows: int
 
 def _run(session: Session, sql: str, how: str, max_rows: int, seconds: int) -> None:
     from iris_core.cli.query import text_of
+    from iris_core.live.query_result import cell_of
     from iris_core.wire.gen.iris.v1 import stats_pb2 as pb
     from iris_core.wire.rows import values_of
 
@@ -102,35 +100,14 @@ def _run(session: Session, sql: str, how: str, max_rows: int, seconds: int) -> N
         timeout_s=seconds + SPARE_S,
     )
     names = [column.name for column in answer.columns]
-    columns = [[_cell(column, value, how) for value in values_of(column)] for column in answer.columns]
+    columns = [
+        [cell_of(column, value, nested=how == "json") for value in values_of(column)] for column in answer.columns
+    ]
     output.write(text_of(names, list(zip(*columns, strict=True)), how))
     for note in answer.notes:
         session.diagnostics.warn(note)
     if answer.capped:
         session.diagnostics.note(f"{answer.row_count} rows are shown, there are more: {answer.capped_reason}")
-
-
-def _cell(column: stats_pb2.ColumnValues, value: Any, how: str) -> Any:
-    """The value as JSON and CSV have it: a number, a truth value, text, or None."""
-    from iris_core.model.tables import ColumnType
-
-    if value is None:
-        return None
-    if isinstance(value, bytes):
-        return f"<{len(value)} bytes>"
-    if int(column.type) == ColumnType.TIMESTAMP_MS:
-        return _moment(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, (dict, list)):
-        return value if how == "json" else json.dumps(value, ensure_ascii=False)
-    return value
-
-
-def _moment(epoch_ms: int) -> str:
-    from iris_core.live.wording import iso
-
-    return iso(epoch_ms) or ("1970-01-01T00:00:00.000Z" if not epoch_ms else str(epoch_ms))
 
 
 @click.command(short_help=COMMANDS["tables"].help)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from iris_core.live.columns import ColumnSpec, age, iso, when
 from iris_core.live.wording import NOTHING, Tone
+from iris_core.model.filter import Field, FieldType
 from iris_core.model.quantities import format_size
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +22,8 @@ class CheckpointRow:
     fault      why it is never chosen, "" = it is valid; then the rest is known:
     database_bytes, jobs, tasks, workers   what is in it
     unpacked   it lies in this user's cache, so that it opens at once
+    schema     the last migration of its database
+    rollback   the rollout record names it: a rollback of the deployment goes back to it
     """
 
     url: str
@@ -34,11 +35,20 @@ class CheckpointRow:
     tasks: int = 0
     workers: int = 0
     unpacked: bool = False
+    schema: str = ""
+    rollback: bool = False
+
+    @property
+    def source(self) -> str:
+        """`local` if it lies on this machine's disk, else the kind of store: `gs`, `s3`."""
+        kind = self.url.partition("://")[0]
+        return "local" if kind == "file" else kind
 
 
 def state_text(row: CheckpointRow) -> str:
-    """`valid`, `valid, unpacked here`, or why it is never chosen."""
-    return row.fault or ("valid, unpacked here" if row.unpacked else "valid")
+    """`valid`, `valid, unpacked here`, or why it is never chosen; and whether a rollback goes back to it."""
+    said = row.fault or ("valid, unpacked here" if row.unpacked else "valid")
+    return f"a rollback takes it: {said}" if row.rollback else said
 
 
 def _column(**fields: Any) -> ColumnSpec[Any]:
@@ -93,6 +103,18 @@ CHECKPOINTS: Final[dict[str, ColumnSpec[CheckpointRow]]] = {
         ),
         _size("size_bytes", "SIZE", lambda row: bool(row.size_bytes), 0),
         _size("database_bytes", "DATABASE", lambda row: not row.fault, 4),
+        _column(
+            id="source", title="SOURCE", min_width=6, max_width=6, hide=7,
+            value=lambda row: row.source,
+            text=lambda row, _: row.source,
+            sort=lambda row, _: row.source,
+        ),
+        _column(
+            id="schema", title="SCHEMA", min_width=6, max_width=24, hide=6,
+            value=lambda row: row.schema or None,
+            text=lambda row, _: row.schema or NOTHING,
+            sort=lambda row, _: row.schema,
+        ),
         _count("jobs", 1),
         _count("tasks", 1),
         _count("workers", 3),
@@ -105,3 +127,35 @@ CHECKPOINTS: Final[dict[str, ColumnSpec[CheckpointRow]]] = {
         ),
     )
 }  # fmt: skip
+
+CHECKPOINT_FIELDS: Final[dict[str, FieldType | Field]] = {
+    "state": FieldType.TEXT,
+    "place": FieldType.TEXT,
+    "source": FieldType.TEXT,
+    "schema": FieldType.TEXT,
+    "epoch": FieldType.NUMBER,
+    "age": FieldType.DURATION,
+    "size": FieldType.SIZE,
+    "jobs": FieldType.NUMBER,
+    "tasks": FieldType.NUMBER,
+    "workers": FieldType.NUMBER,
+}
+CHECKPOINT_WORDS: Final = ("state", "place")
+
+_VALUES: Final[dict[str, Callable[[CheckpointRow, int], object]]] = {
+    "state": lambda row, _: state_text(row),
+    "place": lambda row, _: row.url,
+    "source": lambda row, _: row.source,
+    "schema": lambda row, _: row.schema,
+    "epoch": lambda row, _: row.epoch_ms,
+    "age": lambda row, now_ms: now_ms - row.epoch_ms,
+    "size": lambda row, _: row.size_bytes,
+    "jobs": lambda row, _: None if row.fault else row.jobs,
+    "tasks": lambda row, _: None if row.fault else row.tasks,
+    "workers": lambda row, _: None if row.fault else row.workers,
+}
+
+
+def checkpoint_values(row: CheckpointRow, now_ms: int) -> Callable[[str], object]:
+    """A checkpoint's answers to a filter's fields."""
+    return lambda name: _VALUES[name](row, now_ms)

@@ -18,6 +18,7 @@ from iris_tui.actions.lists import JOBS, LISTS, TREE
 from iris_tui.actions.log import LOG
 from iris_tui.actions.overview import OVERVIEW
 from iris_tui.actions.profiles import FLAME, PROFILES, VIEWER
+from iris_tui.actions.query import AUDIT, CHECKPOINTS, QUERY
 from iris_tui.actions.scheduler import EXPLAIN
 from iris_tui.actions.table import TABLE
 from iris_tui.actions.target import TARGET
@@ -64,6 +65,9 @@ ACTIONS: Final[tuple[Action, ...]] = (
     *WORKER,
     *USERS,
     *ENDPOINTS,
+    *QUERY,
+    *AUDIT,
+    *CHECKPOINTS,
     *TABLE,
     *LOG,
     *TEXT,
@@ -91,6 +95,9 @@ SCOPES: Final[dict[str, str]] = {
     "worker": "The page of a worker",
     "users": "Users and budgets",
     "endpoints": "Endpoints",
+    "query": "Statements and their answers",
+    "audit": "The audit log",
+    "checkpoints": "Checkpoints",
     "table": "Moving in a table",
     "log": "Logs",
     "text": "Text pages",
