@@ -38,6 +38,8 @@ RETRY_SECONDS = 1.0
 ANSWERS_KEPT_MS = 24 * 3_600_000
 FORGET_EVERY_MS = 600_000
 LAG_WARNING_S = 0.25
+HOLD_LOOK_S = 0.05
+HELD_RETRY_MS = 2_000
 
 
 class Commits(Protocol):
@@ -124,6 +126,10 @@ class ControllerLoop:
         self._listeners: list[Callable[[Committed], None]] = []
         self._closing = False
         self._fenced = ""
+        self._held = ""
+        """Why nothing is taken in for now, "" = it is."""
+        self._parked: list[Command[Any]] = []
+        """The controller's own commands that came meanwhile."""
         self._forgot_ms = 0
         self._in_hand: list[Command[Any]] = []
         """The batch that is planned or being written."""
@@ -151,9 +157,10 @@ class ControllerLoop:
     def now_ms(self) -> int:
         return self._wall_ms()
 
-    async def submit(self, name: str, plan: Plan[T]) -> T:
-        """Runs a command and returns its result once it is durable. Raises RpcError."""
-        self.require_writable()
+    async def submit(self, name: str, plan: Plan[T], *, by_holder: bool = False) -> T:
+        """Runs a command and returns its result once it is durable; `by_holder` also while `hold` keeps others out. Raises RpcError."""
+        if not (by_holder and self._held and not self._closing and not self._fenced):
+            self.require_writable()
         command: Command[T] = Command(name, plan, asyncio.get_running_loop().create_future())
         self._queue.append(command)
         self._wake.set()
@@ -165,6 +172,9 @@ class ControllerLoop:
         command.done.add_done_callback(_retrieve)
         if self._fenced:
             command.done.set_exception(self._refusal())
+            return command.done
+        if self._held:
+            self._parked.append(command)
             return command.done
         self._queue.append(command)
         self._wake.set()
@@ -181,6 +191,20 @@ class ControllerLoop:
                 await self._committed.wait()
         except TimeoutError:
             return
+
+    async def hold(self, why: str) -> None:
+        """Takes nothing in any more: callers get UNAVAILABLE, the controller's own commands wait, nothing is scheduled. Returns once
+        what was there before is durable; then the state does not change until `resume`."""
+        self._held = why
+        while self._queue or self._in_hand:
+            await self.next_commit(HOLD_LOOK_S)
+
+    def resume(self) -> None:
+        """Goes on after a `hold`, with what waited first."""
+        self._held = ""
+        self._queue.extend(self._parked)
+        self._parked.clear()
+        self._wake.set()
 
     async def run(self) -> None:
         """Runs until `close`; ends once the queue is drained."""
@@ -201,8 +225,9 @@ class ControllerLoop:
     def abandon(self, why: str) -> None:
         """Answers whatever is still waiting with UNAVAILABLE: nothing will be committed any more. Closes too."""
         self.close()
-        waiting = [*self._in_hand, *self._queue]
+        waiting = [*self._in_hand, *self._queue, *self._parked]
         self._queue.clear()
+        self._parked.clear()
         for command in waiting:
             if not command.done.done():
                 command.done.set_exception(unavailable(why, code="shutting_down", retry_after_ms=2_000))
@@ -211,8 +236,9 @@ class ControllerLoop:
         """Another controller owns the state now: nothing more is planned, and every command, waiting or to come, is answered with
         UNAVAILABLE. Reading goes on. A batch that is being written ends as its commit does."""
         self._fenced = why
-        waiting = list(self._queue)
+        waiting = [*self._queue, *self._parked]
         self._queue.clear()
+        self._parked.clear()
         for command in waiting:
             if not command.done.done():
                 command.done.set_exception(self._refusal())
@@ -224,6 +250,13 @@ class ControllerLoop:
             raise unavailable("the controller is shutting down", code="shutting_down", retry_after_ms=2_000)
         if self._fenced:
             raise self._refusal()
+        if self._held:
+            raise unavailable(
+                f"the controller changes nothing now: {self._held}",
+                code="held",
+                hint="nothing was done; try again in a moment",
+                retry_after_ms=HELD_RETRY_MS,
+            )
 
     def _refusal(self) -> RpcError:
         return unavailable(
@@ -235,11 +268,14 @@ class ControllerLoop:
     # One batch ----------------------------------------------------------------------------------------------
 
     def _slice_due(self) -> bool:
-        return self._ticker.wanted() and not self._fenced and not self._single and time.monotonic() >= self._slices_from
+        return self._may_slice() and not self._single and time.monotonic() >= self._slices_from
+
+    def _may_slice(self) -> bool:
+        return self._ticker.wanted() and not self._fenced and not self._held
 
     async def _rest(self) -> None:
         """Until there is something to do. A scheduler that failed is asked again a little later."""
-        pause = self._slices_from - time.monotonic() if self._ticker.wanted() and not self._fenced else None
+        pause = self._slices_from - time.monotonic() if self._may_slice() else None
         try:
             async with asyncio.timeout(pause):
                 await self._wake.wait()

@@ -148,7 +148,9 @@ class Controller:
             lag=self.lag.read,
         )
         services.register(self.router)
-        self.keeping = Keeping(options, self.state, opened, self.loop, services.once, remote, self._stop_acting)
+        self.keeping = Keeping(
+            options, self.state, opened, self.loop, services.once, remote, self._stop_acting, self.request_stop
+        )
         self._opened.append(self.keeping.let_go)
         self.keeping.register(self.router)
         services.checkpoint = self.keeping.condition

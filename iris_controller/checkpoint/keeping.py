@@ -42,6 +42,7 @@ class Keeping:
         once: Once,
         remote: ObjectStore,
         stop_acting: Callable[[], Awaitable[None]],
+        stop: Callable[[], None],
     ) -> None:
         owner: Owner | None = None
         self._fence: Fence | None = None
@@ -61,6 +62,7 @@ class Keeping:
             owner=owner,
             claim=self._fence.claimed if self._fence is not None else None,
             dry_run=options.dry_run,
+            stop=None if options.embedded else stop,
         )
 
     def register(self, router: Router) -> None:

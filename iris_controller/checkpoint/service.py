@@ -45,12 +45,14 @@ FIRST_S: Final = 300.0
 CLAIM_S: Final = 10.0
 SOON_S: Final = 10.0
 """After the start of a controller whose last one is older than the interval."""
+ANSWER_S: Final = 1.0
+"""Of the caller's time that is kept for the answer."""
 META: Final = "last_checkpoint_epoch_ms"
 
 
 class Checkpoints:
     """See the module. `remote` is the URL of the remote state dir; `owner` is None where nobody else can reach it, and `claim` is set
-    once it has claimed it."""
+    once it has claimed it. `stop` ends this controller; None = it does not end at an RPC's word."""
 
     def __init__(
         self,
@@ -65,6 +67,7 @@ class Checkpoints:
         owner: Owner | None = None,
         claim: asyncio.Event | None = None,
         dry_run: bool = False,
+        stop: Callable[[], None] | None = None,
     ) -> None:
         self._loop = loop
         self._database = state.database
@@ -77,6 +80,7 @@ class Checkpoints:
         self._owner = owner
         self._claim = claim
         self._dry_run = dry_run
+        self._stop = stop
         self._taking = asyncio.Lock()
         self._changes = -1
         """Of the loop, before the last one was taken; what has not changed since need not be copied again."""
@@ -93,9 +97,40 @@ class Checkpoints:
     ) -> checkpoints_pb2.BeginCheckpointResponse:
         async def work() -> checkpoints_pb2.BeginCheckpointResponse:
             await call.recheck(self._loop)
+            if request.stop:
+                return await self._take_and_stop(call)
             return await self.take(call.identity.principal, call)
 
         return await self._once.run(call, checkpoints_pb2.BeginCheckpointResponse, work)
+
+    async def _take_and_stop(self, call: Call) -> checkpoints_pb2.BeginCheckpointResponse:
+        """Takes the last one: from here on nothing changes any more, and with its answer this controller ends. Where it fails, or the
+        caller's time is over, everything goes on as before. Raises RpcError."""
+        if self._stop is None:
+            raise RpcError(
+                "FAILED_PRECONDITION", "this controller ends with whoever started it", code="embedded", hint="end that"
+            )
+        left_s = call.time_left_s()
+        try:
+            async with asyncio.timeout(None if left_s is None else max(left_s - ANSWER_S, 0.0)):
+                made = await self.take(call.identity.principal, call, last=True)
+        except TimeoutError:
+            self._loop.resume()
+            raise RpcError(
+                "DEADLINE_EXCEEDED",
+                "the checkpoint was not finished in the time that was given; the controller goes on",
+                code="too_slow",
+            ) from None
+        except BaseException:
+            self._loop.resume()
+            raise
+        if call.cancelled.is_set():
+            # Nobody knows of it: whoever asked must not find a controller gone that he takes for running.
+            self._loop.resume()
+            raise RpcError("CANCELLED", "the caller went away; the controller goes on", code="cancelled")
+        log.info("ending after the checkpoint %s", made.checkpoint_path)
+        self._stop()
+        return made
 
     async def run(self) -> None:
         """Takes one from time to time, for ever."""
@@ -132,11 +167,16 @@ class Checkpoints:
             taking=self._taking.locked(),
         )
 
-    async def take(self, trigger: str, call: Call | None = None) -> checkpoints_pb2.BeginCheckpointResponse:
-        """Takes one now; what was acknowledged before is in it. Raises RpcError."""
+    async def take(
+        self, trigger: str, call: Call | None = None, *, last: bool = False
+    ) -> checkpoints_pb2.BeginCheckpointResponse:
+        """Takes one now; what was acknowledged before is in it. With `last`, nothing is taken in from its beginning on, until the loop
+        is told to `resume`. Raises RpcError."""
         if self._dry_run:
             raise RpcError("FAILED_PRECONDITION", "a dry run takes no checkpoints", code="dry_run")
         async with self._taking:
+            if last:
+                await self._loop.hold("its last checkpoint is taken, then it ends")
             changes = self._loop.stats.changes
             await self._claimed()
             made = await self._make()
@@ -156,7 +196,7 @@ class Checkpoints:
                 if call is not None:
                     remember(o, call, response)
 
-            await self._loop.submit("checkpoint taken", plan)
+            await self._loop.submit("checkpoint taken", plan, by_holder=last)
             self._last_ms, self._failure, self._changes = made.epoch_ms, "", changes
             self._size_bytes = made.size_bytes
         task = asyncio.create_task(self._prune(made.epoch_ms), name="prune checkpoints")
@@ -168,7 +208,9 @@ class Checkpoints:
         """A controller that has just started may not have claimed the remote state dir yet, where an earlier claim still stands."""
         if self._claim is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._claim.wait(), CLAIM_S)
+                # Not `wait_for`, which may swallow the cancellation of a call whose time is over.
+                async with asyncio.timeout(CLAIM_S):
+                    await self._claim.wait()
 
     async def _make(self) -> Manifest:
         try:

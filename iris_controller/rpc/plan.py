@@ -163,7 +163,11 @@ class PlanService:
 
     async def _checkpoint(self, request: Any, call: Call, r: Reckoning) -> None:
         r.parts.append((request, [Frozen("controller", self._config.name, "")]))
-        r.effects["saves the whole state beside the other checkpoints; nothing stops meanwhile"] = None
+        r.effects[
+            "saves the whole state beside the other checkpoints, changes nothing more, and ends; workers and tasks go on"
+            if request.stop
+            else "saves the whole state beside the other checkpoints; nothing stops meanwhile"
+        ] = None
 
     # What needs a running task ---------------------------------------------------------------------------------
 

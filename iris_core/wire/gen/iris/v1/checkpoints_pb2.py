@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19iris/v1/checkpoints.proto\x12\x07iris.v1\",\n\x16\x42\x65ginCheckpointRequest\x12\x12\n\nrequest_id\x18\x64 \x01(\t\"\x9a\x01\n\x17\x42\x65ginCheckpointResponse\x12\x17\n\x0f\x63heckpoint_path\x18\x01 \x01(\t\x12\x15\n\rcreated_at_ms\x18\x02 \x01(\x03\x12\x11\n\tjob_count\x18\x03 \x01(\x03\x12\x12\n\ntask_count\x18\x04 \x01(\x03\x12\x14\n\x0cworker_count\x18\x05 \x01(\x03\x12\x12\n\nsize_bytes\x18\x06 \x01(\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19iris/v1/checkpoints.proto\x12\x07iris.v1\":\n\x16\x42\x65ginCheckpointRequest\x12\x0c\n\x04stop\x18\x01 \x01(\x08\x12\x12\n\nrequest_id\x18\x64 \x01(\t\"\x9a\x01\n\x17\x42\x65ginCheckpointResponse\x12\x17\n\x0f\x63heckpoint_path\x18\x01 \x01(\t\x12\x15\n\rcreated_at_ms\x18\x02 \x01(\x03\x12\x11\n\tjob_count\x18\x03 \x01(\x03\x12\x12\n\ntask_count\x18\x04 \x01(\x03\x12\x14\n\x0cworker_count\x18\x05 \x01(\x03\x12\x12\n\nsize_bytes\x18\x06 \x01(\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,7 +32,7 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'iris.v1.checkpoints_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_BEGINCHECKPOINTREQUEST']._serialized_start=38
-  _globals['_BEGINCHECKPOINTREQUEST']._serialized_end=82
-  _globals['_BEGINCHECKPOINTRESPONSE']._serialized_start=85
-  _globals['_BEGINCHECKPOINTRESPONSE']._serialized_end=239
+  _globals['_BEGINCHECKPOINTREQUEST']._serialized_end=96
+  _globals['_BEGINCHECKPOINTRESPONSE']._serialized_start=99
+  _globals['_BEGINCHECKPOINTRESPONSE']._serialized_end=253
 # @@protoc_insertion_point(module_scope)

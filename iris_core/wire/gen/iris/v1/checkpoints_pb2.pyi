@@ -5,10 +5,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class BeginCheckpointRequest(_message.Message):
-    __slots__ = ("request_id",)
+    __slots__ = ("stop", "request_id")
+    STOP_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    stop: bool
     request_id: str
-    def __init__(self, request_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, stop: _Optional[bool] = ..., request_id: _Optional[str] = ...) -> None: ...
 
 class BeginCheckpointResponse(_message.Message):
     __slots__ = ("checkpoint_path", "created_at_ms", "job_count", "task_count", "worker_count", "size_bytes")
