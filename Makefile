@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST_ARGS ?=
 
-.PHONY: help demo test check format bench soak lock proto wheel clean
+.PHONY: help demo test check format bench soak lock pictures proto wheel clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | sort | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
@@ -38,6 +38,10 @@ soak:  ## the fault tests at full size
 
 lock:  ## choose new versions for requirements/*.txt (needs uv)
 	sh requirements/lock.sh
+
+pictures:  ## every screen of the console as docs/pictures/*.svg
+	@$(PYTHON) requirements/install.py dev
+	$(BIN)/python -m benchmarks.pictures $(SCREENS)
 
 proto:  ## generate the wire code from the protos
 	@$(PYTHON) requirements/install.py dev
