@@ -187,7 +187,9 @@ def _unexpected(diagnostics: Diagnostics, error: Exception) -> IrisError:
     from iris_core.model.errors import ModelError
 
     if isinstance(error, ModelError):
-        failed = IrisError(error.message, hint=error.hint)
+        # Several options may take the same kind of word: which one it was is part of what is wrong.
+        is_named = not error.field.startswith("-") or error.field in error.message
+        failed = IrisError(error.message if is_named else f"{error.field}: {error.message}", hint=error.hint)
         failed.exit_code = USAGE
         return failed
     if isinstance(error, UnicodeEncodeError) and "\udc80" <= error.object[error.start] <= "\udcff":

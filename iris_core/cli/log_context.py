@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from iris_core.cli.log_lines import Line
     from iris_core.cli.log_reader import Account
+    from iris_core.cli.silence import Silence
     from iris_core.contracts import Client
     from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsRequest, FetchLogsResponse, LogViewState, ReadLinesResponse
 
@@ -36,6 +37,7 @@ class ContextReader:
         context: int,
         hits: int,
         tail: bool,
+        silence: Silence,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsRequest
@@ -46,6 +48,7 @@ class ContextReader:
         self._base.max_lines, self._base.tail = hits, tail
         self._context = context
         self._sleep = sleep
+        self._silence = silence
         self._view_id = ""
         self._at = 0
         self._scanned_to = 0
@@ -86,7 +89,7 @@ class ContextReader:
         request.CopyFrom(self._base)
         request.cursor, request.max_lines, request.tail, request.wait_ms = cursor, 1, False, wait_ms
         request.producers.extend(producers)
-        probe = self._logs.fetch(request)
+        probe = self._silence.ask(lambda: self._logs.fetch(request))
         answer = self._page(max_lines)
         return FetchLogsResponse(
             entries=[line.line for line in answer.lines],
@@ -103,10 +106,8 @@ class ContextReader:
 
     def _page(self, count: int = PAGE_LINES) -> ReadLinesResponse:
         for _ in range(3):
-            if not self._view_id:
-                self._open()
             try:
-                answer = self._logs.read_lines(self._view_id, self._at, count)
+                answer = self._silence.ask(lambda: self._read(count))
                 break
             except RpcFailed as error:
                 if error.code != "view_gone":
@@ -126,6 +127,11 @@ class ContextReader:
             del answer.lines[:]
             answer.lines.extend(fresh)
         return answer
+
+    def _read(self, count: int) -> ReadLinesResponse:
+        if not self._view_id:
+            self._open()
+        return self._logs.read_lines(self._view_id, self._at, count)
 
     def _open(self) -> None:
         if self._scanned_to:

@@ -100,7 +100,8 @@ def log_options(function: F) -> F:
                 "--save",
                 default="",
                 metavar="FILE",
-                help="Write to FILE, byte for byte as it was written: everything, or the N lines of --max-lines.",
+                help="Write to FILE, byte for byte as it was written, with a newline behind the last line in any case:"
+                " everything, or the N lines of --max-lines.",
             ),
             click.option("--force", is_flag=True, help="Replace the file of --save if there is one."),
             click.option("--all-incarnations", is_flag=True, help="Earlier jobs of the same name, too."),
@@ -227,15 +228,21 @@ def _reader(
     from iris_core.cli.log_context import ContextReader
     from iris_core.cli.log_reader import DEFAULT_LINES, LogReader
     from iris_core.cli.reads import Patience
+    from iris_core.cli.silence import Silence
 
+    silence = Silence(session.diagnostics, "the log store")
     if options.context is not None:
         hits = options.max_lines or (0 if options.save else DEFAULT_LINES)
-        return ContextReader(session.client, request, context=options.context, hits=hits, tail=options.tail)
+        return ContextReader(
+            session.client, request, context=options.context, hits=hits, tail=options.tail, silence=silence
+        )
     if not options.save:
-        return LogReader(session.client, request, several=several)
+        return LogReader(session.client, request, several=several, ask=silence.ask)
     # A long read goes on where it was when the connection breaks.
     patience = Patience(session.diagnostics, "what is saved so far is kept")
-    return LogReader(session.client, request, several=several, ask=patience.ask)
+    return LogReader(
+        session.client, request, several=several, ask=lambda question: patience.ask(lambda: silence.ask(question))
+    )
 
 
 def _read(reader: LogReader | ContextReader, sink: Printer | Saver, options: LogOptions) -> Account:
@@ -331,12 +338,15 @@ def _follow(
         explain=lambda now: "" if options.is_filtered or account.shown else likely_cause(session, subject, now),
     )
     try:
-        follower.run(account.cursor)
+        ended = follower.run(account.cursor)
     except KeyboardInterrupt:
         session.diagnostics.note(
             f"{subject.id} goes on; look again with: {session.program} {session.selector()}{subject_word(subject.id)} logs {subject.id} -f"
         )
         raise
+    if not ended.succeeded:
+        # Lines that stop tell nothing of why they do.
+        session.diagnostics.note(f"{subject.id} has ended: {ended.label}{f', {ended.reason}' if ended.reason else ''}")
 
 
 def subject_word(target: str) -> str:

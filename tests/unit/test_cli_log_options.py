@@ -88,7 +88,7 @@ BAD_WORDS = [
     ("-C -1", "is not in the range"),
     ("-C 1001", "is not in the range"),
     ("-C many", "is not a valid integer"),
-    ("--regex train/[loss", "missing ]: '[loss' at position 6"),
+    ("--regex train/[loss", "--regex: missing ]: '[loss' at position 6"),
     ("--force", "--force belongs to --save"),
     ("--save x --follow", "--save and --follow exclude each other"),
     ("--max-lines 99999999999", "is not in the range"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +20,7 @@ from iris_core.cli.follow import DRAIN_S, Follower
 from iris_core.cli.log_lines import Joiner, Line, TimeOrder, ordered, task_line
 from iris_core.cli.log_reader import Account, LogReader
 from iris_core.cli.log_subject import JobSubject
+from iris_core.cli.silence import Silence
 from iris_core.contracts import RpcFailed
 from iris_core.model.ids import JobId
 from iris_core.wire.gen.iris.v1 import common_pb2 as common
@@ -346,6 +348,81 @@ def test_a_silent_log_store_does_not_hide_the_end_of_the_job(world: World) -> No
     assert (standing.ended, standing.succeeded) == (True, False)
     assert said[0] == "the log store does not answer: finelog is starting; lines come when it does"
     assert clock.now < 30
+
+
+@pytest.mark.parametrize("words", [(), ("-C", "1", "--substring", "one")])
+def test_a_log_store_that_is_stopped_is_named_while_it_is_waited_for(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    """It neither answers nor refuses: whoever waits is told whom for, once, and still gets what comes."""
+    said = threading.Event()
+    note = Diagnostics.note
+    asked = 0
+
+    def noted(diagnostics: Diagnostics, text: str) -> None:
+        note(diagnostics, text)
+        if "the log store has not answered" in text:
+            said.set()
+
+    def before(call: Call) -> None:
+        nonlocal asked
+        if call.method.rpartition("/")[2] in ("FetchLogs", "OpenLogView") and not asked:
+            asked += 1
+            assert said.wait(30)
+
+    monkeypatch.setattr(Silence.__init__, "__kwdefaults__", {"after_s": 0.01})
+    monkeypatch.setattr(Diagnostics, "note", noted)
+    world.job("/u/j", "succeeded")
+    world.task("/u/j/0", "succeeded")
+    world.client.cluster.log("/u/j/0:0", "one", epoch_ms=T0)
+    world.client.before = before
+    done = world.cli("job", "logs", "/u/j", *words)
+    assert (done.code, done.out.count("one")) == (0, 1)
+    assert done.err.count("the log store has not answered for") == 1
+
+
+def test_an_answer_after_silence_ends_the_outage_and_the_next_one_is_said_again() -> None:
+    said: list[str] = []
+    spoke = threading.Semaphore(0)
+    diagnostics = Diagnostics()
+
+    def note(text: str) -> None:
+        said.append(text)
+        spoke.release()
+
+    diagnostics.note = note  # type: ignore[method-assign]
+    silence = Silence(diagnostics, "the log store", after_s=0.01)
+    for _ in range(2):
+        assert silence.ask(lambda: spoke.acquire(timeout=30))
+    assert said == ["the log store has not answered for 0 s; still waiting for it"] * 2
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "said"),
+    [
+        ("killed", "cancelled by ada", "/u/j has ended: killed, cancelled by ada"),
+        ("failed", "exit code 3", "/u/j has ended: failed, exit code 3"),
+        ("unschedulable", "", "/u/j has ended: unschedulable"),
+        ("succeeded", "", ""),
+    ],
+)
+def test_lines_that_stop_coming_say_why(world: World, state: str, error: str, said: str) -> None:
+    world.job("/u/j", "running")
+    world.task("/u/j/0", "running")
+    world.client.cluster.log("/u/j/0:0", "one", epoch_ms=T0)
+    rounds = 0
+
+    def before(call: Call) -> None:
+        nonlocal rounds
+        rounds += call.method.endswith("GetJobStatus")
+        if rounds == 3:
+            world.job("/u/j", state, error=error)
+            world.task("/u/j/0", state)
+
+    world.client.before = before
+    done = world.cli("job", "logs", "/u/j", "-f")
+    assert done.code == 0
+    assert ([line for line in done.err.splitlines() if "has ended" in line] or [""]) == [said]
 
 
 def test_a_job_that_ended_without_output_says_so(world: World) -> None:
