@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual.screen import Screen
 
-from iris_tui.actions import in_scope
 from iris_tui.scope import ActionHost
 from iris_tui.widgets.header import Header
 from iris_tui.widgets.keybar import KeyBar
@@ -146,7 +145,7 @@ class ConsoleScreen(ActionHost, Screen[None]):
             if self.prompt.is_open:
                 self.keybar.show_keys((("Enter", "Take it"), ("Esc", "Leave it as it was"), ("↑", "Earlier ones")))
             else:
-                scopes = [in_scope(scope) for host in self.hosts() for scope in host.SCOPES]
+                scopes = tuple(scope for host in self.hosts() for scope in host.SCOPES)
                 self.keybar.update_from(scopes, self.console.keymap)
         took = time.monotonic() - began
         self._not_before = time.monotonic() + 4 * took if took > SLOW_FLUSH_S else 0.0

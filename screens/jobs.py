@@ -48,6 +48,7 @@ class JobsScreen(TreeRows, TargetActions):
         super().__init__(session)
         self._rows: JobRows | None = None
         self._eager_until = -1e9
+        self._logs: LogPane | None = None
 
     def make_source(self) -> Source:
         return self.jobs
@@ -84,16 +85,16 @@ class JobsScreen(TreeRows, TargetActions):
             self.run_worker(tree.load(name), name=f"load {one_line(name)}", group="load", exit_on_error=False)
         self.session.watch.select(tree.selectors())
         super().flush()
-        for pane in self.query(LogPane):
-            pane.flush()
+        if self._logs is not None and self._logs.is_mounted:
+            self._logs.flush()
 
     def due(self) -> bool:
         return super().due() or self.session.clock.monotonic() < self._eager_until
 
     def reload(self) -> None:
         self.jobs.history.error = ""
-        for pane in self.query(LogPane):
-            pane.view.retry_now()
+        if self._logs is not None:
+            self._logs.view.retry_now()
 
     # --- the tree ----------------------------------------------------------------------------------------------------
 
@@ -169,16 +170,20 @@ class JobsScreen(TreeRows, TargetActions):
 
     def open_logs(self, target: Target) -> None:
         source = log_source(self.session, target)
-        for old in self.query(LogPane):
-            old.remove()
-        pane = LogPane(LogView(self.session.client, source, self.session.clock), self.session.clock, self.prompt)
+        self._close_logs()
+        view = LogView(self.session.client, source, self.session.clock)
+        self._logs = LogPane(view, self.session.clock, self.prompt)
         self.add_class("-logs")
         self.set_class(self.size.height < 30, "-logs-full")
-        self.mount(pane, before=self.detail)
+        self.mount(self._logs, before=self.detail)
+
+    def _close_logs(self) -> None:
+        if self._logs is not None:
+            self._logs.remove()
+            self._logs = None
 
     def on_log_pane_closed(self, event: LogPane.Closed) -> None:
         event.stop()
-        for pane in self.query(LogPane):
-            pane.remove()
+        self._close_logs()
         self.remove_class("-logs", "-logs-full")
         self.table.take_focus()

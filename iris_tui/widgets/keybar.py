@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from iris_core.live.wording import Tone
+from iris_tui.actions import in_scope
 from iris_tui.drawing import Run, width_of
 from iris_tui.keymap import shown
 from iris_tui.widgets.line import Line
@@ -75,8 +76,18 @@ class KeyBar(Line):
     KeyBar { dock: bottom; }
     """
 
-    def update_from(self, scopes: list[list[Action]], keymap: Keymap) -> None:
+    _shows: tuple[tuple[str, ...], int, Keymap] | None = None
+    """What the bar was made from last: ten times a second it would be made anew for nothing."""
+
+    def update_from(self, scopes: tuple[str, ...], keymap: Keymap) -> None:
         """Show the actions of the scopes that are active, what has the focus first, each by its place in the key bar."""
+        wanted = (scopes, self.size.width, keymap)
+        if self._shows is not None and self._shows[:2] == wanted[:2] and self._shows[2] is keymap:
+            return
+        self._make([in_scope(scope) for scope in scopes], keymap)
+        self._shows = wanted
+
+    def _make(self, scopes: list[list[Action]], keymap: Keymap) -> None:
         chosen: list[Action] = []
         for actions in scopes:
             chosen += sorted(
@@ -100,6 +111,7 @@ class KeyBar(Line):
 
     def show_keys(self, keys: Iterable[tuple[str, str]], always: Iterable[tuple[str, str]] = ()) -> None:
         """Show these keys and what each does, as many whole ones as there is room for beside those that are shown always."""
+        self._shows = None
         last = [run for key, does in always for run in _entry(key, does)]
         room = (self.size.width or 10_000) + 1  # the blank after the last one is not drawn
         runs: list[Run] = []
