@@ -147,8 +147,15 @@ class OpeningScreen(TextPage):
         for note in opened.notes:
             self.console.say(one_line(note), severity="warning")
         app = self.console
+        before = app.session if app.sessions else None
         self.dismiss()
         app.enter(self._session)
+        if before is not None:
+            back = app.keymap.first("app.past")
+            app.say(
+                f"{back} goes back to {one_line(before.title)}, :cluster goes between what is open",
+                severity="information",
+            )
 
     def _tell(self, told: Told) -> None:
         self._told = told

@@ -71,7 +71,9 @@ class AuditSource:
         if view.generation != self._generation:
             # Other lines under the same numbers.
             self._generation, self._next, self.lines = view.generation, self.older, {}
+            self.store.hold("")
             changes.merge(self.store.apply(Changes(removed=list(self.store.rows))))
+            self.store.dirty = True
         if shift := view.take_shift():
             self._next += shift
             self.lines = {name: number + shift for name, number in self.lines.items()}

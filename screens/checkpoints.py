@@ -21,6 +21,7 @@ from iris_core.live.checkpoint_columns import (
     CheckpointRow,
     checkpoint_values,
 )
+from iris_core.live.columns import pick
 from iris_core.live.polled import Polled
 from iris_core.live.rows import Changes, ChangeSet, Row, RowStore
 from iris_core.live.wording import Tone
@@ -42,7 +43,11 @@ if TYPE_CHECKING:
 
 EVERY_S: Final = 60.0
 COLUMNS: Final = (
-    *("taken", "age", "size_bytes", "database_bytes", "jobs", "tasks", "workers", "schema", "source", "state", "url"),
+    *pick(
+        CHECKPOINTS, ("taken", "age", "size_bytes", "database_bytes", "jobs", "tasks", "workers", "schema", "source")
+    ),
+    replace(CHECKPOINTS["epoch_ms"], hide=8),
+    replace(CHECKPOINTS["state"], min_width=20),
 )
 TAKE: Final = BY_ID["controller.checkpoint"]
 _EPOCH: Final = re.compile(r"[0-9]{6,15}")
@@ -147,7 +152,7 @@ class CheckpointsScreen(ListScreen):
         return CheckpointSource(self.session)
 
     def make_cells(self) -> Cells:
-        return SpecCells([CHECKPOINTS[name] for name in COLUMNS])
+        return SpecCells(COLUMNS)
 
     def filter_values(self, value: Any, now_ms: int) -> Any:
         return checkpoint_values(value, now_ms)
