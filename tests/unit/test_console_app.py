@@ -141,8 +141,8 @@ async def test_opening_goes_from_job_to_tasks_to_attempts_to_the_log() -> None:
         await rig.until(lambda: "/ada/train-llama/7:0" in rig.jobs.store.order)
         await rig.row("/ada/train-llama/7:0")
         await rig.keys("enter")
-        await rig.until(lambda: rig.jobs.query(LogPane))
-        request = rig.client.called("FetchLogs")[0]
+        await rig.until(lambda: rig.jobs.query(LogPane) and rig.client.called("OpenLogView"))
+        request = rig.client.called("OpenLogView")[0].query
         assert (request.source, request.match_scope) == ("/ada/train-llama/7:0", 1)
 
 
@@ -686,7 +686,8 @@ async def test_production_asks_for_a_reason_and_a_paste_is_marked() -> None:
         gate.query_one("#gate-reason").focus()
         await rig.until(lambda: rig.app.focused is not None and rig.app.focused.id == "gate-reason")
         await rig.keys("enter")
-        assert confirm.disabled and rig.app.screen is gate
+        assert rig.app.screen is gate
+        assert confirm.disabled
         rig.app.post_message(events.Paste("disk is full, token=geheim123"))
         await rig.until(lambda: not confirm.disabled)
         await rig.until(lambda: "pasted, which the audit log will say" in rig.screen_text())
