@@ -43,11 +43,14 @@ if TYPE_CHECKING:
 
 EVERY_S: Final = 60.0
 COLUMNS: Final = (
-    *pick(
-        CHECKPOINTS, ("taken", "age", "size_bytes", "database_bytes", "jobs", "tasks", "workers", "schema", "source")
-    ),
+    *pick(CHECKPOINTS, ("taken", "age", "size_bytes", "database_bytes")),
+    replace(CHECKPOINTS["jobs"], min_width=7),
+    replace(CHECKPOINTS["tasks"], min_width=9),
+    replace(CHECKPOINTS["workers"], min_width=7),
+    replace(CHECKPOINTS["schema"], min_width=12),
+    CHECKPOINTS["source"],
     replace(CHECKPOINTS["epoch_ms"], hide=8),
-    replace(CHECKPOINTS["state"], min_width=20),
+    replace(CHECKPOINTS["state"], min_width=22),
 )
 TAKE: Final = BY_ID["controller.checkpoint"]
 _EPOCH: Final = re.compile(r"[0-9]{6,15}")

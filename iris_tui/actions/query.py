@@ -38,7 +38,7 @@ AUDIT: Final[tuple[Action, ...]] = (
 
 CHECKPOINTS: Final[tuple[Action, ...]] = (
     Action(
-        id="checkpoints.open", title="See what it held: open it beside this, read-only", keys=("enter",), command="open-checkpoint",
+        id="checkpoints.open", title="See what it held", keys=("enter",), command="open-checkpoint",
         arguments="[PATH_OR_URL]", cli="iris-core --checkpoint={id} job list", menu="o", footer=10, kinds=("checkpoint",),
     ),
     Action(id="checkpoints.copy", title="Copy its place", keys=("c",), command="copy-checkpoint", menu="c", kinds=("checkpoint",)),
