@@ -7,6 +7,7 @@ full, logs, profiles. Its clock stands still, so that the same screens give the 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import re
 import sys
@@ -168,6 +169,8 @@ async def draw(name: str) -> str:
 def main(names: Sequence[str]) -> None:
     """Draw those screens, or all."""
     FOLDER.mkdir(exist_ok=True)
+    os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")  # whatever terminal they are drawn from
+    os.environ.pop("NO_COLOR", None)
     for name in names or SCREENS:
         (FOLDER / f"{name}.svg").write_text(asyncio.run(draw(name)))
         print(FOLDER / f"{name}.svg")
