@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from unittest import mock
 
 from iris_core.live.backoff import Backoff
 from iris_tui.app import IrisApp
@@ -27,6 +28,7 @@ from providers.fake.fleet_samples import put_pulse
 from providers.fake.machine_samples import GANG as WAITING
 from providers.fake.machine_samples import SLICE, add_machines
 from providers.fake.profile_samples import FakeProfiles
+from providers.fake.query_samples import AUDITED, KEPT_IN, FakeDatabase, kept_checkpoints
 from providers.fake.task_samples import GANG, troubled
 
 if TYPE_CHECKING:
@@ -40,6 +42,11 @@ FOLDER: Final = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 SIZE: Final = (120, 40)
 WITHIN_S: Final = 20.0
 LOG: Final = "/ada/train-llama"
+QUERY: Final = (
+    "SELECT t.task_id, t.state, w.worker_id FROM tasks t\n"
+    "JOIN workers w ON t.current_worker_id = w.worker_id\n"
+    "WHERE w.slice_id = 's-7' AND t.state IN (2, 3, 9)"
+)
 SUBJECTS: Final = {
     "job": GANG,
     "task": f"{GANG}/3",
@@ -47,6 +54,8 @@ SUBJECTS: Final = {
     "explain": WAITING,
     "worker": f"{SLICE}-w-1",
     "profile": "p-cpu-1",
+    "query": QUERY,
+    "checkpoints": KEPT_IN,
 }
 """What the screens that are about one thing are about."""
 _FONTS: Final = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
@@ -63,6 +72,8 @@ class Stage:
             FakeProfiles(self.client).attach()
         add_machines(self.client, self.clock)
         put_pulse(self.client)
+        FakeDatabase(self.client).attach()
+        self.client.log("/system/controller", *AUDITED, epoch_ms=self.client.now_ms - 90_000)
         for step in range(60):
             text = f"step {step} loss {4 * 0.98**step:.4f}" if step != 41 else "WARNING gradient norm is high: 118.2"
             self.client.log(
@@ -128,6 +139,9 @@ class Stage:
         elif name == "explain":
             self.app.run_command("what-if --region us-east5")
             await self.until(lambda: screen.what_if.polled.loaded, "the what-if")
+        elif name == "query":
+            screen.editor.cursor_blink = False
+            await self.pilot.press("space", "space")
         elif name in ("overview", "controller"):
             _remember(self, screen)
         elif name == "profile":
@@ -157,6 +171,12 @@ async def draw(name: str) -> str:
     """The picture of one screen, as SVG that asks nothing of another host."""
     await plotting.load()
     stage = Stage(name)
+    listed = (KEPT_IN, kept_checkpoints(stage.clock.now_ms()), "")
+    with mock.patch("screens.checkpoints.read", lambda _: listed):
+        return await _drawn(stage, name)
+
+
+async def _drawn(stage: Stage, name: str) -> str:
     async with stage.app.run_test(size=SIZE) as pilot:
         stage.pilot = pilot
         await stage.go(name)

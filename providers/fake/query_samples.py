@@ -1,11 +1,12 @@
-"""Answers to statements for a fake controller: what is scripted for each database, or an error."""
+"""Answers to statements for a fake controller, audit lines for its log, and checkpoints of a state dir that is nowhere."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from iris_core.live.checkpoint_columns import CheckpointRow
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 from iris_core.wire.gen.iris.v1 import stats_pb2 as stats
 
@@ -14,6 +15,29 @@ if TYPE_CHECKING:
 
     from iris_core.contracts import IrisError
     from providers.fake.client import FakeClient
+
+_LINE: Final = "2026-01-01T00:00:00.000Z INFO iris.audit "
+AUDITED: Final = (
+    _LINE + "event=worker_registered entity=h100-0 trigger=worker address=10.0.0.7",
+    _LINE + "event=job_submitted entity=/ada/train-llama trigger=ada via=token peer=10.0.0.1",
+    _LINE + "event=operator_change entity=/ada/train-llama/0 trigger=ada method=KickTasks interface=console"
+    ' command="iris-core --cluster\\u003dlab task preempt /ada/train-llama/0 /ada/train-llama/1" reason="drain the slice"'
+    " pasted=false targets=/ada/train-llama/0:0,/ada/train-llama/1:0 target_count=2 planned=true via=token peer=10.0.0.1",
+)
+KEPT_IN: Final = "gs://lab/iris/state"
+
+
+def kept_checkpoints(now_ms: int) -> list[CheckpointRow]:
+    """Four of the last hours, one of which was never finished; a rollback takes the second."""
+    faults = ("", "", "its manifest is missing: it was never finished", "")
+    return [
+        CheckpointRow(
+            f"{KEPT_IN}/controller-state/{(at := now_ms - hours * 3_600_000)}", at, 31 << 20, fault,
+            database_bytes=120 << 20, jobs=4000 - hours, tasks=90_000 - hours, workers=64, schema="0012_example",
+            rollback=hours == 2,
+        )
+        for hours, fault in enumerate(faults, 1)
+    ]  # fmt: skip
 
 
 class FakeDatabase:

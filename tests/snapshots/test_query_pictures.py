@@ -8,10 +8,9 @@ import pytest
 
 from iris_core.contracts import RpcFailed
 from iris_core.live.audit_entries import SOURCE
-from iris_core.live.checkpoint_columns import CheckpointRow
 from iris_tui.widgets.pane import State
 from providers.fake.clock import FakeClock
-from providers.fake.query_samples import FakeDatabase
+from providers.fake.query_samples import AUDITED, KEPT_IN, FakeDatabase, kept_checkpoints
 from providers.fake.samples import sample
 from screens import checkpoints
 from tests.snapshots.test_console_pictures import Snap, Stage, picture, sizes
@@ -22,15 +21,6 @@ if TYPE_CHECKING:
 MIDDLE = (120, 40)
 SMALL = (80, 24)
 SQL = "SELECT t.task_id, t.state, w.worker_id FROM tasks t\nJOIN workers w ON t.current_worker_id = w.worker_id\nWHERE w.slice_id = 's-7' AND t.state IN (2, 3, 9)"
-LINE = "2026-01-01T00:00:00.000Z INFO iris.audit "
-AUDITED = (
-    LINE + "event=worker_registered entity=h100-0 trigger=worker address=10.0.0.7",
-    LINE + "event=job_submitted entity=/ada/train-llama trigger=ada via=token peer=10.0.0.1",
-    LINE
-    + 'event=operator_change entity=/ada/train-llama/0 trigger=ada method=KickTasks interface=console command="iris-core'
-    ' --cluster\\u003dlab task preempt /ada/train-llama/0 /ada/train-llama/1" reason="drain the slice" pasted=false'
-    " targets=/ada/train-llama/0:0,/ada/train-llama/1:0 target_count=2 planned=true via=token peer=10.0.0.1",
-)
 
 
 def asking() -> tuple[Stage, FakeDatabase]:
@@ -167,13 +157,13 @@ def test_audit_entry(snap_compare: Snap) -> None:
 @pytest.mark.parametrize("state", [State.LOADING, State.STALE, State.ERROR], ids=lambda state: state.value)
 @pytest.mark.parametrize("name", ["audit", "checkpoints"])
 def test_without_an_answer(snap_compare: Snap, name: str, state: State, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "read", lambda place: ("gs://lab/iris/state", list(KEPT), ""))
+    monkeypatch.setattr(checkpoints, "read", lambda place: (KEPT_IN, kept_checkpoints(FakeClock().now_ms()), ""))
     stage = audited(*AUDITED)
 
     async def play(stage: Stage) -> None:
         await stage.ready()
         if state is State.STALE:
-            screen = await go(stage, name, PLACE.get(name, ""))
+            screen = await go(stage, name, KEPT_IN if name == "checkpoints" else "")
             await in_state(stage, screen, State.READY)
             stage.client.break_connection()
             if name == "audit":
@@ -193,16 +183,6 @@ def test_without_an_answer(snap_compare: Snap, name: str, state: State, monkeypa
 
 # --- checkpoints -----------------------------------------------------------------------------------------------------
 
-PLACE = {"checkpoints": "gs://lab/iris/state"}
-_NOW = FakeClock().now_ms()
-KEPT = tuple(
-    CheckpointRow(
-        f"gs://lab/iris/state/controller-state/{_NOW - hours * 3_600_000}", _NOW - hours * 3_600_000, 31 << 20, fault,
-        database_bytes=120 << 20, jobs=4000 - hours, tasks=90_000 - hours, workers=64, schema="0012_example", rollback=hours == 2,
-    )
-    for hours, fault in ((1, ""), (2, ""), (3, "its manifest is missing: it was never finished"), (4, ""))
-)  # fmt: skip
-
 
 @pytest.mark.parametrize(
     ("size", "state"),
@@ -210,12 +190,12 @@ KEPT = tuple(
     ids=lambda value: value.value if isinstance(value, State) else f"{value[0]}x{value[1]}",
 )
 def test_checkpoints(snap_compare: Snap, size: tuple[int, int], state: State, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [] if state is State.EMPTY else list(KEPT)
+    rows = [] if state is State.EMPTY else kept_checkpoints(FakeClock().now_ms())
     wrong = "rollout-record.json cannot be understood" if state is State.PARTIAL else ""
-    monkeypatch.setattr(checkpoints, "read", lambda place: ("gs://lab/iris/state", rows, wrong))
+    monkeypatch.setattr(checkpoints, "read", lambda place: (KEPT_IN, rows, wrong))
     clock = FakeClock()
 
     async def play(stage: Stage) -> None:
-        await in_state(stage, await go(stage, "checkpoints", PLACE["checkpoints"]), state)
+        await in_state(stage, await go(stage, "checkpoints", KEPT_IN), state)
 
     picture(snap_compare, Stage(sample(clock), clock), size, play)
