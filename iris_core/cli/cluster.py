@@ -26,7 +26,10 @@ COMMANDS = {
         "iris_core.cli.slices:delete_slice", "Delete a slice: what runs there is stopped and tried again elsewhere."
     ),
     "vm": Lazy("iris_core.cli.vm:vm", "Look at the machines that the autoscaler makes."),
-    "controller": Lazy("iris_core.cli.cluster_start:controller", "Run a controller, and have it save its state."),
+    "controller": Lazy(
+        "iris_core.cli.cluster_start:controller",
+        "Run, start, stop and look at a controller, and have it save its state.",
+    ),
 }
 
 

@@ -26,6 +26,16 @@ if TYPE_CHECKING:
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 COMMANDS = {
     "serve": Lazy("iris_core.cli.cluster_start:serve", "Run the controller of a cluster file in the foreground."),
+    "start": Lazy("iris_core.cli.controller_lifecycle:start", "Start the controller that is deployed on this machine."),
+    "stop": Lazy(
+        "iris_core.cli.controller_lifecycle:stop", "Stop the controller of this machine; workers and tasks go on."
+    ),
+    "restart": Lazy(
+        "iris_core.cli.controller_restart:restart", "Restart the controller of this machine into the tree that is here."
+    ),
+    "status": Lazy(
+        "iris_core.cli.controller_lifecycle:status", "Show what is deployed on this machine, and how it runs."
+    ),
     "checkpoint": Lazy("iris_core.cli.checkpoint:checkpoint", "Have the controller save its state now."),
 }
 
@@ -156,7 +166,7 @@ def _set_aside(state_dir: Path, say: Callable[[str], None]) -> None:
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def controller() -> None:
-    """Run a controller, and have it save its state."""
+    """Run, start, stop and look at a controller, and have it save its state."""
 
 
 @click.command(short_help=COMMANDS["serve"].help)

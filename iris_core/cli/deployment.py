@@ -1,0 +1,124 @@
+"""The controller deployment that a cluster file describes: its host, its releases on this machine, and the record of what is deployed.
+
+Only a cluster whose controller runs on this machine has one here, with a state directory and an address of its own. The embedded
+cluster (`cluster start --local`) has none: it lives and ends with whoever started it (DESIGN §5.20).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from iris_core.contracts import IrisError, UsageFailed
+
+if TYPE_CHECKING:
+    from iris_core.cli.session import Session
+    from iris_core.config.cluster import ClusterConfig
+    from iris_core.contracts import ControllerHost, ObjectStore, StagedRelease
+    from iris_core.procedures.releases import Releases
+    from iris_core.procedures.source_tree import SourceTree
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """One controller deployment of this machine."""
+
+    config: ClusterConfig
+    file: Path
+    host: ControllerHost
+    releases: Releases
+    root: Path
+    """Of its local state, its releases and their environments."""
+
+    @property
+    def name(self) -> str:
+        """The cluster's name, as it has to be typed."""
+        return self.config.name
+
+    def store(self) -> ObjectStore:
+        """The remote state dir, where record and lock are. Raises UsageFailed: the file names none."""
+        if not self.config.remote_state_dir:
+            raise UsageFailed(
+                f"{self.file}: storage.remote_state_dir is not set, so no deployment can be recorded",
+                hint="set it to a place that outlives this machine",
+            )
+        from iris_core.cli.beside import load
+
+        found: ObjectStore = load("providers.objects").open_store(self.config.remote_state_dir)
+        return found
+
+    def staged(self, release: str) -> StagedRelease | None:
+        """A release that lies here."""
+        return _find(self.releases, release)
+
+    def built(self, tree: SourceTree, now_ms: int, session: Session) -> str:
+        """Builds the release of a tree, or finds it; returns its id. Raises IrisError."""
+        from iris_core.procedures.environments import RunningOrBuilt
+
+        return self.releases.build(tree, RunningOrBuilt(self.root), now_ms, session.diagnostics.note).id
+
+
+def _find(releases: Releases, release: str) -> StagedRelease | None:
+    from iris_core.contracts import StagedRelease
+
+    found = releases.get(release)
+    return StagedRelease(found.id, found.python, found.lib) if found is not None else None
+
+
+def deployment(session: Session) -> Deployment:
+    """The deployment that the selectors mean. Raises UsageFailed: there can be none."""
+    from iris_core.cli.beside import load
+    from iris_core.config.cluster import find_cluster, load_config
+    from iris_core.config.places import LOCAL
+    from iris_core.procedures.releases import Releases
+
+    if session.cluster == LOCAL:
+        raise UsageFailed(
+            "the local cluster lives and ends with whoever started it: there is no deployment to change",
+            hint="end it there; cluster start --local starts it again",
+        )
+    if not (session.config or session.cluster):
+        raise UsageFailed("no cluster is named", hint="give --config FILE, or --cluster NAME")
+    file = Path(session.config) if session.config else find_cluster(session.cluster)
+    config = load_config(file)
+    if config.platform != LOCAL:
+        raise UsageFailed(
+            f"{file}: this release deploys controllers on this machine only, this is a {config.platform} cluster"
+        )
+    if config.local_state_dir is None:
+        raise UsageFailed(f"{file}: storage.local_state_dir is not set", hint="a deployment needs a place of its own")
+    if not config.controller_port:
+        raise UsageFailed(
+            f"{file}: controller.local.port is not set", hint="workers and clients have to find the next controller"
+        )
+    root = config.local_state_dir.absolute()
+    releases = Releases(root)
+    host = load("providers.local.controller_host").LocalControllerHost(
+        file.absolute(), root, lambda release: _find(releases, release)
+    )
+    return Deployment(config, file.absolute(), host, releases, root)
+
+
+def short(release: str) -> str:
+    """A release as it is shown: as many digits of its hash as tell it from others."""
+    return release[:12]
+
+
+def require_free(store: ObjectStore, now_ms: int) -> None:
+    """Raises LockHeld: a procedure is changing this cluster."""
+    from iris_core.procedures import lock
+
+    state = lock.read(store)
+    if state.holder is not None:
+        raise lock.LockHeld(state, now_ms)
+
+
+def say_lines(session: Session, error: IrisError) -> None:
+    """What a controller wrote last that did not come up."""
+    from iris_core.contracts import ControllerUnhealthy
+    from iris_core.model.text import one_line
+
+    if isinstance(error, ControllerUnhealthy):
+        for line in error.lines:
+            session.diagnostics.note(f"  {one_line(line)}")
