@@ -179,7 +179,7 @@ def migrate(connection: sqlite3.Connection, now_ms: int, migrations: list[tuple[
     unknown = sorted(done - {name for name, _ in available})
     if unknown:
         raise StateDirError(
-            f"the state was written by a newer release (unknown migration {unknown[0]})",
+            f"the state was written by a newer release: it has migration {unknown[-1]}, this one ends with {available[-1][0] if available else 'none'}",
             hint="run that release, or restore a checkpoint taken by this one",
         )
     applied: list[str] = []

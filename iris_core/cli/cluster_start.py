@@ -78,7 +78,10 @@ def start(session: Session, local: bool, fresh: bool, workers: int) -> int:
     to end by themselves; a second Ctrl-C does not wait.
     """
     if not local:
-        raise UsageFailed("this release starts clusters on this machine only", hint="cluster start --local")
+        raise UsageFailed(
+            "this release starts clusters on this machine only",
+            hint="cluster start --local, or cluster controller start for one that is deployed here",
+        )
     from iris_core.cli.beside import load
     from iris_core.config.places import local_cluster_dir
     from iris_core.connect.local import running_endpoint

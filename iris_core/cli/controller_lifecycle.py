@@ -46,9 +46,15 @@ def start(session: Session, timeout: float) -> None:
     \b
     iris-core --config lab.yaml cluster controller start
     """
-    from iris_core.cli.deployment import deployment, require_free, say_lines, short
+    from iris_core.cli.deployment import deployment
 
-    found = deployment(session)
+    output.line(begin(session, deployment(session), timeout))
+
+
+def begin(session: Session, found: Deployment, timeout_s: float) -> str:
+    """Starts what is deployed, or what is here where nothing is, and waits; the address. Raises IrisError: it does not come up."""
+    from iris_core.cli.deployment import require_free, say_lines, short
+
     store = found.store()
     require_free(store, _now_ms())
     status = found.host.status()
@@ -59,7 +65,7 @@ def start(session: Session, timeout: float) -> None:
     session.diagnostics.note(f"starting release {short(release)} of {found.name}")
     found.host.start(release)
     try:
-        healthy = found.host.await_healthy(timeout)
+        healthy = found.host.await_healthy(timeout_s)
     except IrisError as error:
         say_lines(session, error)
         found.host.stop()
@@ -67,7 +73,7 @@ def start(session: Session, timeout: float) -> None:
         raise
     if first:
         _record_first(store, release)
-    output.line(healthy.url)
+    return healthy.url
 
 
 def _wanted(session: Session, found: Deployment, store: ObjectStore) -> tuple[str, bool]:

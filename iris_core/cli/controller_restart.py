@@ -99,12 +99,27 @@ def restart(
 
             folder = place(journal_dir)
         outcome = asyncio.run(_run(session, found, store, approver, folder, resume, options))
+    if outcome.exit_code == 0:
+        _prune(session, found)
     output.line(outcome.state)
     for line in outcome.details:
         session.diagnostics.note(line)
     if outcome.next:
         session.diagnostics.note(f"next: {outcome.next}")
     return 0 if dry_run and str(outcome.status) == "stopped" else outcome.exit_code
+
+
+def _prune(session: Session, found: Deployment) -> None:
+    """Removes releases that nothing runs from and nobody goes back to; what was deployed last and before that stays."""
+    from iris_core.cli.deployment import short
+    from iris_core.procedures import record
+
+    # The restart is done; room that is not made now is made by the next one.
+    with contextlib.suppress(IrisError, OSError):
+        standing = record.read(found.store()).record
+        kept = (standing.image, standing.previous_image) if standing is not None else ()
+        for release in found.releases.prune(kept):
+            session.diagnostics.note(f"removed release {short(release)}, from which nothing runs")
 
 
 def _tokens(approve: tuple[str, ...]) -> dict[str, str]:

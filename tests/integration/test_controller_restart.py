@@ -53,16 +53,18 @@ class Deployed(Served):
         git(self.repo, "add", "-A")
         git(self.repo, "commit", "-q", "-m", "First")
 
-    def words(self, *command: str) -> list[str]:
+    def words(self, *command: str, group: tuple[str, ...] = ("cluster", "controller")) -> list[str]:
         main = [sys.executable, "-P", "-m", "iris_core.cli.main", "--config", str(self.config)]
-        return [*main, "cluster", "controller", *command]
+        return [*main, *group, *command]
 
     def environment(self) -> dict[str, str]:
         return {**os.environ, "IRIS_JOURNAL_DIR": str(self.folder / "journals"), "PYTHONPATH": ""}
 
-    def command(self, *command: str) -> subprocess.CompletedProcess[str]:
+    def command(
+        self, *command: str, group: tuple[str, ...] = ("cluster", "controller")
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.words(*command), cwd=self.repo, env=self.environment(), capture_output=True, text=True, timeout=120, check=False
+            self.words(*command, group=group), cwd=self.repo, env=self.environment(), capture_output=True, text=True, timeout=120, check=False
         )  # fmt: skip
 
     def killed_at(self, kill: str, edited: Path) -> str:
@@ -101,9 +103,9 @@ def deployed(tmp_path: Path) -> Iterator[Deployed]:
     try:
         yield made
     finally:
-        stopped = made.command("stop", "--confirm", "served")
-        made.end()
+        stopped = made.command("stop", "--confirm", "served", group=("cluster",))
     assert stopped.returncode == 0, stopped.stderr
+    assert made.ours() == [], "everything of it has ended"
 
 
 @pytest.mark.soak

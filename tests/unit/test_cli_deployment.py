@@ -121,3 +121,15 @@ def test_status_shows_record_and_lock_also_while_nothing_runs(lab: Lab) -> None:
     assert found["record"]["phase"] == "committed" and found["record"]["previous_image"] == "fedcba9876543210"
     (lab.folder / "remote" / "rollout-record.json").write_text("[]")
     assert "Problem:    rollout-record.json cannot be understood" in lab.controller("status").out
+
+
+@pytest.mark.parametrize("command", ["stop", "restart"])
+def test_a_whole_cluster_is_ended_by_its_name_alone_and_not_while_it_is_changed(lab: Lab, command: str) -> None:
+    selector = f"--config={lab.file}"
+    done = lab.cli("cluster", command, selector=selector)
+    assert done.code == 2 and "lab: " in done.err and "tried again after the next start" in done.err
+    done = lab.cli("cluster", command, "--confirm", "lap", selector=selector)
+    assert done.code == 2 and "nothing was changed" in done.err
+    lock.acquire(lab.store, Holder("p1", "ada", "desk", 1))
+    done = lab.cli("cluster", command, "--confirm", "lab", selector=selector)
+    assert done.code == 1 and "ada on desk holds it" in done.err
