@@ -71,17 +71,14 @@ def _without_plain(argv: Sequence[str]) -> tuple[list[str], bool]:
 
 def _open(line: CommandLine, *, plain: bool) -> int:
     """The console on what the selectors mean; where they mean nothing and clusters are known, the operator chooses."""
-    if line.checkpoint and _has_terminal() and os.environ.get("TERM", "dumb") != "dumb" and not plain:
-        return _open_checkpoint(line.checkpoint, read_only=line.read_only)
-    line.require_live("the plain list goes on for ever")
-    if plain or os.environ.get("TERM", "dumb") == "dumb":
-        from iris_tui.plain import run_plain
-
-        if not plain and not _has_terminal():
-            return _no_terminal(line)
-        return run_plain(line.target)
-    if not _has_terminal():
+    dumb = os.environ.get("TERM", "dumb") == "dumb"
+    if not plain and not _has_terminal():
+        line.require_live("the console needs a terminal")
         return _no_terminal(line)
+    if plain or dumb:
+        return _open_plain(line)
+    if line.checkpoint:
+        return _open_checkpoint(line.checkpoint, read_only=line.read_only)
     watch_signals()
     preload()
     try:
@@ -94,6 +91,22 @@ def _open(line: CommandLine, *, plain: bool) -> int:
             return 0
         target = chosen
     return run_console(target, selector=line.selector().strip())
+
+
+def _open_plain(line: CommandLine) -> int:
+    """The console as lines, on a cluster or a checkpoint."""
+    from iris_core.cli.beside import load
+    from iris_core.config.console import load_settings
+    from iris_tui.plain import run_plain
+
+    settings = load_settings()
+    if line.checkpoint:
+        load("iris_controller.checkpoint.installed").require_installed()
+        from iris_tui.offline import offline_session
+
+        return run_plain(offline_session(line.checkpoint), settings=settings)
+    session = session_for(line.target, selector=line.selector().strip(), settings=settings, remember=False)
+    return run_plain(session, settings=settings)
 
 
 def _open_checkpoint(place: str, *, read_only: bool) -> int:

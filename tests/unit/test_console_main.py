@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import pty
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from iris_core.connect import Target
 from iris_tui.main import _without_plain, session_for
-from iris_tui.plain import follow, table
-from providers.fake.clock import FakeClock
-from providers.fake.samples import job, sample
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 IRIS = Path(sys.executable).with_name("iris")
 
@@ -100,40 +92,3 @@ def test_a_session_names_its_cluster_for_command_lines() -> None:
     assert session_for(Target("http://h:1", "lab")).selector == "--cluster=lab"
     assert session_for(Target("http://h:1")).selector == "--controller-url=http://h:1"
     assert session_for(Target("http://h:1", "lab"), selector="--config=x.yaml").selector == "--config=x.yaml"
-
-
-async def _until(condition: Callable[[], object], clock: FakeClock) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            clock.advance(0.1)
-            await asyncio.sleep(0)
-
-
-@pytest.mark.asyncio
-async def test_the_plain_view_lists_the_jobs_and_then_says_what_changes() -> None:
-    clock = FakeClock()
-    client = sample(clock)
-    said: list[str] = []
-    ended = asyncio.Event()
-    view = asyncio.create_task(follow(client, "lab", clock, said.append, ended))
-    await _until(lambda: any("Changes follow" in line for line in said), clock)
-    text = "\n".join(said)
-    assert "lab: LIVE" in text and "/bob/[red]brackets[/red]" in text and "\x1b" not in text
-    client.put(job("/dan/new", "FAILED", now_ms=clock.now_ms(), counts={"FAILED": 1}, error="bad\nthing"))
-    await _until(lambda: "/dan/new: failed, tasks 0/1, bad thing" in said, clock)
-    client.break_connection("connection refused by lab:10000")
-    await _until(lambda: any("RECONNECTING: connection refused" in line for line in said), clock)
-    client.restore()
-    await _until(lambda: said[-1] == "lab: LIVE", clock)
-    ended.set()
-    await _until(view.done, clock)
-    await view
-
-
-def test_plain_lines_are_aligned_and_ids_whole() -> None:
-    now = FakeClock().now_ms()
-    jobs = [job("/a/" + "x" * 60, "RUNNING", now_ms=now), job("/a/失敗", "FAILED", now_ms=now, error="why " * 40)]
-    head, first, second = table(jobs, now)
-    assert "/a/" + "x" * 60 in first
-    assert head.index("STATE") == first.index("running")
-    assert second.endswith("…")
