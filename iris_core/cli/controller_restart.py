@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import getpass
+import os
 import secrets
 import shlex
 import signal
@@ -235,8 +236,8 @@ def _tell(session: Session, record: Record) -> None:
     kind = record["type"]
     if kind in ("step", "gathering", "intent"):
         say(one_line(f"{record['title']}{'' if kind == 'step' else ' …'}"))
-    elif kind == "failed":
-        say(one_line(f"failed: {record['message']}"))
+    elif kind in ("failed", "refused"):
+        say(one_line(f"{kind}: {record['message']}"))
     elif kind == "progress" and isinstance(record["value"], dict):
         for line in record["value"].get("lines", ()):
             say(f"  {one_line(str(line))}")
@@ -269,11 +270,18 @@ class _Shown:
             return answer
         if self._confirm is not None:
             return Answer(APPROVE, typed=self._confirm)
-        typed = await asyncio.to_thread(_typed, gate.name)
+        typed = await _typed(gate.name)
         return Answer(APPROVE, typed=typed) if typed else Answer(STOP, reason="nothing was typed")
 
 
-def _typed(name: str) -> str:
+async def _typed(name: str) -> str:
+    """A line of the terminal. No thread waits for it: one could not be ended by Ctrl-C."""
     sys.stderr.write(f"Type the name of the cluster ({name}) to go on: ")
     sys.stderr.flush()
-    return sys.stdin.readline().strip()
+    loop, ready, handle = asyncio.get_running_loop(), asyncio.Event(), sys.stdin.fileno()
+    loop.add_reader(handle, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(handle)
+    return os.read(handle, 4096).decode(errors="replace").strip()
