@@ -101,7 +101,7 @@ class GateScreen(ModalScreen[Decision | None]):
 
     DEFAULT_CSS = """
     GateScreen { align: center middle; }
-    GateScreen #gate { width: 74; max-width: 96%; height: auto; max-height: 95%; background: $surface; border: tall $warning; padding: 0 1; }
+    GateScreen #gate { width: 74; max-width: 96%; height: auto; max-height: 95%; overflow-y: auto; background: $surface; border: tall $warning; padding: 0 1; }
     GateScreen.-production #gate { border: tall $error; }
     GateScreen #gate-title { text-style: bold; width: 1fr; }
     GateScreen #gate-cluster { width: 1fr; }
@@ -134,6 +134,7 @@ class GateScreen(ModalScreen[Decision | None]):
         super().__init__()
         self.plan = plan
         self._read = False
+        self._place = ""
 
     def compose(self) -> ComposeResult:
         plan = self.plan
@@ -144,6 +145,7 @@ class GateScreen(ModalScreen[Decision | None]):
             place = f"PROD  {place}"
         elif plan.environment and plan.environment != plan.cluster:
             place = f"{place} ({one_line(plan.environment)})"
+        self._place = place
         with Vertical(id="gate"):
             yield Static(f"{plan.verb} {plan.what}?", id="gate-title", markup=False)
             yield Static(place, id="gate-cluster", markup=False)
@@ -206,8 +208,24 @@ class GateScreen(ModalScreen[Decision | None]):
     def _pasted(self) -> bool:
         return any(field.pasted and field.value for field in self.query(GateInput))
 
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._settle)
+
+    def _settle(self) -> None:
+        self._stay_named()
+        if self.focused is not None:
+            # Lines wrapped anew moved it out of sight.
+            self.call_after_refresh(self.focused.scroll_visible, animate=False)
+
+    def _stay_named(self) -> None:
+        """What is asked stands in the frame where the lines that say so can be scrolled away."""
+        gate = self.query_one("#gate")
+        named = f"{self.plan.verb} {self.plan.what}? {self._place}"
+        gate.border_title = Content(one_line(named)) if gate.max_scroll_y else None
+
     def _look(self) -> None:
         """Say so if the targets are no longer what they were."""
+        self._stay_named()
         changed = self.plan.changed() if self.plan.changed is not None else ""
         widget = self.query_one("#gate-changed", Static)
         if changed:
@@ -260,7 +278,7 @@ class QuitScreen(ModalScreen[bool]):
 
     DEFAULT_CSS = """
     QuitScreen { align: center middle; }
-    QuitScreen #quit { width: 60; max-width: 96%; height: auto; background: $surface; border: tall $primary; padding: 0 1; }
+    QuitScreen #quit { width: 60; max-width: 96%; height: auto; max-height: 100%; overflow-y: auto; background: $surface; border: tall $primary; padding: 0 1; }
     QuitScreen #quit-title { text-style: bold; }
     QuitScreen Horizontal { height: auto; margin-top: 1; align-horizontal: right; }
     QuitScreen Button { margin-left: 2; min-width: 12; }
@@ -300,7 +318,7 @@ class MenuScreen(ModalScreen[str]):
 
     DEFAULT_CSS = """
     MenuScreen { align: center middle; }
-    MenuScreen #menu { width: 66; max-width: 96%; height: auto; background: $surface; border: tall $primary; padding: 0 1; }
+    MenuScreen #menu { width: 66; max-width: 96%; height: auto; max-height: 100%; overflow-y: auto; background: $surface; border: tall $primary; padding: 0 1; }
     MenuScreen #menu-title { text-style: bold; }
     MenuScreen #menu-note { color: $text-muted; }
     MenuScreen Button { width: 1fr; text-align: left; content-align: left middle; background: $surface; }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from iris_core.model.states import JOB_TERMINAL, TERMINAL
 from iris_core.model.text import one_line
 from iris_tui.actions import ACTIONS, BY_ID, Action
 from iris_tui.drawing import counted
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
 ALL_KEY: Final = "a"
 THREAD_ROWS: Final = 20_000
 """From this many rows on the filter runs in a thread."""
+
+
+def has_ended(row: Row[Any]) -> bool:
+    """Whether it is a job, a task or an attempt of which nothing is alive any more."""
+    state = getattr(row.value, "state", None)
+    if state is None or row.kind not in ("job", "task", "attempt"):
+        # A bucket of the scheduler stands for its job: it is there as long as something of it waits or runs.
+        return False
+    return int(state) in (JOB_TERMINAL if row.kind == "job" else TERMINAL)
 
 
 class RowMenu(ConsoleScreen):
@@ -127,17 +137,22 @@ class RowMenu(ConsoleScreen):
         if first is None:
             return
         title = counted(len(marked), f"marked {first.kind}") if marked else one_line(first.id)
-        self.show_menu(title, first.kind, marked=bool(marked))
+        chosen = [row for name in marked if (row := self.store.get(name)) is not None] or [first]
+        self.show_menu(title, first.kind, marked=bool(marked), ended=all(map(has_ended, chosen)))
 
-    def show_menu(self, title: str, kind: str, *, marked: bool = False) -> None:
-        """What can be done with a thing of this kind, to choose from."""
+    def show_menu(self, title: str, kind: str, *, marked: bool = False, ended: bool = False) -> None:
+        """What can be done with a thing of this kind, to choose from. `ended`: nothing of it is alive any more."""
         from iris_tui.gate import MenuScreen
 
-        entries = self.menu_entries(kind, marked=marked)
+        offered = self.menu_entries(kind, marked=marked)
+        entries = [action for action in offered if not (ended and action.alive)]
         if not entries:
             self.console.say(f"nothing can be done with a {kind} here", severity="warning")
             return
         note = "read-only: nothing can be changed from here" if self.session.read_only else self.menu_note(kind)
+        if len(entries) < len(offered):
+            left = " and ".join(action.title.partition(":")[0] for action in offered if action.alive)
+            note = "; ".join(filter(None, (note, f"{'they have' if marked else 'it has'} ended: no {left}")))
         shown = [(action.menu, action.id, action.title) for action in entries]
         if kind in self.MARKABLE and not marked:
             number = self.store.counts().matched

@@ -21,7 +21,7 @@ class WriteScreen(ModalScreen[bool]):
 
     DEFAULT_CSS = """
     WriteScreen { align: center middle; }
-    WriteScreen #write { width: 66; max-width: 96%; height: auto; background: $surface; border: tall $error; padding: 0 1; }
+    WriteScreen #write { width: 66; max-width: 96%; height: auto; max-height: 100%; overflow-y: auto; background: $surface; border: tall $error; padding: 0 1; }
     WriteScreen #write-title { text-style: bold; }
     WriteScreen #write-place { color: $error; text-style: bold; }
     WriteScreen Input { border: none; padding: 0; height: 1; background: $background; }

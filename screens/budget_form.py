@@ -51,7 +51,7 @@ class BudgetForm(ModalScreen["tuple[int, int] | None"]):
 
     DEFAULT_CSS = """
     BudgetForm { align: center middle; }
-    BudgetForm #budget { width: 66; max-width: 96%; height: auto; background: $surface; border: tall $primary; padding: 0 1; }
+    BudgetForm #budget { width: 66; max-width: 96%; height: auto; max-height: 100%; overflow-y: auto; background: $surface; border: tall $primary; padding: 0 1; }
     BudgetForm #budget-title { text-style: bold; }
     BudgetForm .label { color: $text-muted; }
     BudgetForm Input { border: none; padding: 0; height: 1; background: $background; margin-bottom: 1; }

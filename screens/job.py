@@ -149,7 +149,6 @@ class JobScreen(Tabbed, ListScreen, TargetActions):
         yield self.detail
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.store.set_sort(lambda row: trouble(row.value))
         for table in (self.child_rows.table, self.event_rows.table):
             table.now_ms = self.session.clock.now_ms()
@@ -345,9 +344,12 @@ class JobScreen(Tabbed, ListScreen, TargetActions):
 
     def menu_entries(self, kind: str, *, marked: bool) -> list[Action]:
         entries = super().menu_entries(kind, marked=marked)
-        if kind != "task" or self.session.read_only:
+        if kind != "task" or self.session.read_only or self._ended(self.subject):
             return entries
-        of_job = [replace(BY_ID[name], title=f"{BY_ID[name].title} (the whole job)") for name in _OF_THE_JOB]
+        # Alive as far as the job is, whatever the task under the cursor is.
+        of_job = [
+            replace(BY_ID[name], title=f"{BY_ID[name].title} (the whole job)", alive=False) for name in _OF_THE_JOB
+        ]
         return [*entries, *of_job]
 
     def do_menu(self) -> None:
@@ -356,7 +358,13 @@ class JobScreen(Tabbed, ListScreen, TargetActions):
             return
         target = self.chosen_target()
         if target is not None:
-            self.show_menu(one_line(target.id), "job")
+            self.show_menu(one_line(target.id), "job", ended=self._ended(target.id))
+
+    def _ended(self, job_id: str) -> bool:
+        """Whether this job, or that child of it, is known to have ended."""
+        child = self.child_rows.table.row if self.shown_tab == _CHILDREN_PART else None
+        job = child.value if child is not None and child.id == job_id else self.job
+        return job is not None and int(job.state) in JOB_TERMINAL
 
     def perform(self, action: Action, argument: str) -> None:
         of_list = action.scope == "list" and action.name not in ("menu", "unfilter")

@@ -204,7 +204,7 @@ class RerunForm(ModalScreen[Rerun | None]):
 
     DEFAULT_CSS = """
     RerunForm { align: center middle; }
-    RerunForm #rerun { width: 78; max-width: 96%; height: auto; max-height: 95%; background: $surface; border: tall $primary; padding: 0 1; }
+    RerunForm #rerun { width: 78; max-width: 96%; height: auto; max-height: 95%; overflow-y: auto; background: $surface; border: tall $primary; padding: 0 1; }
     RerunForm #rerun-title { text-style: bold; }
     RerunForm .label { color: $text-muted; }
     RerunForm #rerun-fields { height: auto; max-height: 16; }

@@ -363,7 +363,9 @@ class TaskScreen(Tabbed, ListScreen, TargetActions):
         if self.shown_tab == _ATTEMPTS_PART and self.table.row is not None:
             super().do_menu()
         else:
-            self.show_menu(one_line(self.task_id), "task")
+            task = self.feed.task
+            ended = task is not None and int(task.state) in TERMINAL
+            self.show_menu(one_line(self.task_id), "task", ended=ended)
 
     def do_open(self) -> None:
         if self.shown_tab == _PROFILES_PART:

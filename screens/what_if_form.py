@@ -106,7 +106,7 @@ class WhatIfForm(ModalScreen["list[str] | None"]):
 
     DEFAULT_CSS = """
     WhatIfForm { align: center middle; }
-    WhatIfForm #what-if { width: 70; max-width: 96%; height: auto; background: $surface; border: tall $primary; padding: 0 1; }
+    WhatIfForm #what-if { width: 70; max-width: 96%; height: auto; max-height: 100%; overflow-y: auto; background: $surface; border: tall $primary; padding: 0 1; }
     WhatIfForm #what-if-title { text-style: bold; }
     WhatIfForm .field { height: 1; }
     WhatIfForm .field Static { width: 18; color: $text-muted; }

@@ -24,6 +24,7 @@ class Action:
         moves: It moves the cursor or the view: in the help, not in palette or commands.
         kinds: Kinds of row it works on; empty = no row needed.
         many: It can be done to several marked rows, though it changes nothing.
+        alive: It works only on what has not ended: the menu of what has does not offer it.
         anywhere: Asked for elsewhere, the screen that is called as its scope is shown first, else the first screen.
     """
 
@@ -40,6 +41,7 @@ class Action:
     moves: bool = False
     kinds: tuple[str, ...] = ()
     many: bool = False
+    alive: bool = False
     anywhere: bool = False
 
     @property

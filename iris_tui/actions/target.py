@@ -44,11 +44,11 @@ TARGET: Final[tuple[Action, ...]] = (
         cli="iris-core {at} job hang {id}", menu="h", kinds=("job",), anywhere=True,
     ),
     Action(
-        id="target.cancel", title="Cancel", tier=1, mutates=True, command="cancel", arguments="[ID…]",
+        id="target.cancel", title="Cancel", tier=1, mutates=True, alive=True, command="cancel", arguments="[ID…]",
         cli="iris-core {at} job cancel {id}", menu="c", kinds=("job",),
     ),
     Action(
-        id="target.complete", title="Complete: end it as succeeded", tier=1, mutates=True, command="complete", arguments="[ID…]",
+        id="target.complete", title="Complete: end it as succeeded", tier=1, mutates=True, alive=True, command="complete", arguments="[ID…]",
         cli="iris-core {at} job complete {id}", menu="o", kinds=("job",),
     ),
     Action(
@@ -56,15 +56,15 @@ TARGET: Final[tuple[Action, ...]] = (
         cli="iris-core {at} job rerun {original} {changes}", menu="r", kinds=("job",),
     ),
     Action(
-        id="target.exec", title="Exec: run a command in it", tier=1, mutates=True, command="exec", arguments="[ID COMMAND]",
+        id="target.exec", title="Exec: run a command in it", tier=1, mutates=True, alive=True, command="exec", arguments="[ID COMMAND]",
         cli="iris-core {at} task exec {id} -- {command}", menu="s", kinds=("task", "attempt"),
     ),
     Action(
-        id="target.preempt", title="Preempt: end the attempt, the task is tried again", tier=1, mutates=True, command="preempt",
+        id="target.preempt", title="Preempt: end the attempt, the task is tried again", tier=1, mutates=True, alive=True, command="preempt",
         arguments="[ID…]", cli="iris-core {at} {noun} preempt {id}", menu="p", kinds=("task", "attempt"),
     ),
     Action(
-        id="target.fail", title="Fail: end the task, it is not tried again", tier=1, mutates=True, command="fail",
+        id="target.fail", title="Fail: end the task, it is not tried again", tier=1, mutates=True, alive=True, command="fail",
         arguments="[ID…]", cli="iris-core {at} {noun} fail {id}", menu="f", kinds=("task", "attempt"),
     ),
 )  # fmt: skip

@@ -475,8 +475,7 @@ async def test_complete_is_its_own_call() -> None:
 
 async def test_a_finished_job_is_not_cancelled() -> None:
     async with console() as rig:
-        await rig.row("/dan/export")
-        await rig.keys("x", "c")
+        rig.app.run_command("cancel /dan/export")
         await rig.until(lambda: "nothing to do, /dan/export: has ended as" in rig.screen_text())
         assert rig.client.called("TerminateJob") == []
 
