@@ -73,6 +73,12 @@ _FIELD_RE = re.compile(r"\b(?:level|lvl|levelname|severity)\"?\s{0,2}[=:]\s{0,2}
 _LOWER_RE = re.compile(
     r"(?:[\w./-]{1,60}: )?(trace|debug|info|warn(?:ing)?|error|fatal|critical)(?:\[\w+\])?: ", re.IGNORECASE
 )
+# What Python ends with: "Traceback (most recent call last):", "ValueError: …", "torch.OutOfMemoryError", behind a rank or a group's bar
+_PYTHON_RE = re.compile(
+    r"(?:\[[\w ]{1,20}\]:?\s?)?[\s|+-]{0,20}"
+    r"(?:(?:[\w ]{1,30} )?Traceback \(most recent call last\)|(?:[A-Za-z_]\w{0,60}\.){0,8}\w{0,60}(?:Error|Exception)(?:: |:?$))"
+)
+_ANY_PYTHON_RE = re.compile(r"Traceback|Error|Exception")
 _ANY_WORD_RE = re.compile(r"TRACE|DEBUG|INFO|NOTICE|WARN|ERR|SEVERE|CRIT|FATAL|PANIC")
 _ANY_FIELD_RE = re.compile(r"[Ll](?:evel|EVEL|vl)|[Ss](?:everity|EVERITY)")
 
@@ -92,6 +98,8 @@ def parse_level(line: str) -> LogLevel:
         found = _FIELD_RE.search(head)
         if found is not None:
             return _WORDS.get(found[1].upper(), LogLevel.UNKNOWN)
+    if _ANY_PYTHON_RE.search(head) is not None and _PYTHON_RE.match(head) is not None:
+        return LogLevel.ERROR
     found = _LOWER_RE.match(head) if ": " in head else None
     return _WORDS[found[1].upper()] if found is not None else LogLevel.UNKNOWN
 
