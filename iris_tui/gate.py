@@ -93,7 +93,7 @@ class GateInput(Input):
 
 def _tick(on: bool) -> Content:
     """A box that is empty until it is ticked, also without colours."""
-    return Content(f"[{'x' if on else ' '}] I have read the list")
+    return Content(f"[{'x' if on else ' '}] I have read the list{'' if on else ' (Tab goes here, Space ticks it)'}")
 
 
 class GateScreen(ModalScreen[Decision | None]):
@@ -127,6 +127,7 @@ class GateScreen(ModalScreen[Decision | None]):
         Binding("left", "button(-1)", show=False),
         Binding("down", "app.focus_next", show=False),
         Binding("up", "app.focus_previous", show=False),
+        Binding("space", "press", show=False),
     ]
     AUTO_FOCUS = "#gate-cancel"
 
@@ -261,6 +262,11 @@ class GateScreen(ModalScreen[Decision | None]):
             self.focus_next(Button)
         else:
             self.focus_previous(Button)
+
+    def action_press(self) -> None:
+        """A box is ticked with Space everywhere; in a line of text it is a blank."""
+        if isinstance(self.focused, Button):
+            self.focused.press()
 
     @on(Button.Pressed, "#gate-confirm")
     def _confirmed(self) -> None:

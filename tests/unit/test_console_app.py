@@ -547,7 +547,8 @@ async def test_several_attempts_need_a_tick_go_in_one_request_and_each_gets_its_
         assert [target.id for target in gate.plan.targets] == [f"{TRAIN}/0:0", f"{TRAIN}/1:0"]
         confirm = gate.query_one("#gate-confirm", Button)
         assert confirm.disabled
-        await rig.keys("right", "enter")
+        await rig.until(lambda: "Tab goes here, Space ticks it" in rig.screen_text())
+        await rig.keys("tab", "space")
         await rig.until(lambda: not confirm.disabled)
         await rig.keys("right", "right", "enter")
         await rig.until(lambda: isinstance(rig.app.screen, TextPage) and "2 done, 1 failed" in rig.screen_text())
