@@ -167,7 +167,6 @@ class ListScreen(NamedFilters, RowMenu, ConsoleScreen):
         yield self.detail
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.table.take_focus()
         if self.SORT:
             self.sort_by(self.SORT)
@@ -177,14 +176,12 @@ class ListScreen(NamedFilters, RowMenu, ConsoleScreen):
             )
 
     def on_screen_suspend(self) -> None:
-        super().on_screen_suspend()
         if self.subscription is not None and self not in self.app.screen_stack:
             self.subscription.rest()
 
     def on_screen_resume(self) -> None:
         if self.subscription is not None:
             self.subscription.rest(on=False)
-        super().on_screen_resume()
 
     def title_text(self) -> str:
         return self.TITLE.lower()

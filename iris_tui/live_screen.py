@@ -37,18 +37,15 @@ class LiveScreen(ConsoleScreen):
         return row.value if row is not None and not row.gone else None
 
     def on_mount(self) -> None:
-        super().on_mount()
         name = f"{self.title_text()} subscription"
         self.run_worker(self.feed.watch.run(), name=name, group="watch", exit_on_error=False)
 
     def on_screen_suspend(self) -> None:
-        super().on_screen_suspend()
         if self not in self.app.screen_stack:
             self.feed.watch.rest()
 
     def on_screen_resume(self) -> None:
         self.feed.watch.rest(on=False)
-        super().on_screen_resume()
 
     def reload(self) -> None:
         """Try again what failed."""

@@ -72,7 +72,6 @@ class TextPage(ConsoleScreen):
         return ""
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.text.take_focus()
         self.reload()
 

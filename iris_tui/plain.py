@@ -82,7 +82,6 @@ class PlainApp(IrisApp):
         """Nobody reads what is printed any more."""
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.run_worker(self._converse(), name="plain", group="plain")
 
     def say(self, text: str, *, severity: str = "information") -> None:

@@ -177,14 +177,12 @@ class AuditScreen(ListScreen):
             self._follow = self.run_worker(self.source.view.run(), name="audit log", group="audit", exit_on_error=False)
 
     def on_screen_suspend(self) -> None:
-        super().on_screen_suspend()
         if self not in self.app.screen_stack:
             self.rest()
 
     def on_screen_resume(self) -> None:
         if self.is_mounted:
             self.rest(on=False)
-        super().on_screen_resume()
 
     def reload(self) -> None:
         self.source.view.retry_now()

@@ -123,7 +123,6 @@ class ExplainScreen(ConsoleScreen, TargetActions):
             yield self.what_if
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.now.text.take_focus()
 
     def title_text(self) -> str:

@@ -79,7 +79,6 @@ class LogsScreen(ConsoleScreen):
         self.pane.view.retry_now()
 
     def on_screen_suspend(self) -> None:
-        super().on_screen_suspend()
         if self not in self.app.screen_stack:
             self.pane.rest()
 
@@ -87,7 +86,6 @@ class LogsScreen(ConsoleScreen):
         if self.pane.is_mounted:
             self.pane.rest(on=False)
             self.pane.lines.take_focus()
-        super().on_screen_resume()
 
     def on_log_pane_closed(self, event: LogPane.Closed) -> None:
         event.stop()

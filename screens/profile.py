@@ -94,7 +94,6 @@ class ProfileScreen(ConsoleScreen):
         yield self.detail
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.flame.take_focus()
 
     def title_text(self) -> str:

@@ -151,7 +151,6 @@ class PulseScreen(LiveScreen):
         yield self.detail
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.table.take_focus()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -179,7 +178,6 @@ class PulseScreen(LiveScreen):
         self._show()
 
     def on_screen_suspend(self) -> None:
-        super().on_screen_suspend()
         if self not in self.app.screen_stack:
             self._stop()
 

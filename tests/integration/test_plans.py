@@ -198,7 +198,10 @@ async def test_over_http_a_token_works_as_well_and_a_forged_context_forges_nothi
     lines = [line for line in caplog.messages if line.startswith("event=operator_change")]
     assert len(lines) == 2 and all("\n" not in line and "event=job_cancelled" not in line for line in lines)
     assert all(" trigger=bob" not in line and " entity=/bob" not in line for line in lines)
-    assert 'client_context="left out: 3000 bytes, at most 2048" targets=/ada/b target_count=1 job_ids=1 planned=false' in lines[1]
+    assert (
+        'client_context="left out: 3000 bytes, at most 2048" targets=/ada/b target_count=1 job_ids=1 planned=false'
+        in lines[1]
+    )
 
 
 async def test_a_read_only_console_may_plan_and_may_not_carry_out(tmp_path: Path) -> None:
