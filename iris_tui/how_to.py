@@ -18,7 +18,7 @@ HOW_TO: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("Preempt what runs on a slice", ("{go.capacity}, choose the slice, {capacity.preempt}",)),
     ("Compare two attempts", ("{list.mark} on both, {target.compare}; on one: with the one before",)),
     ("Who used most of the budget?", ("{go.users}, {list.sort_right} until it is sorted by what was spent",)),
-    ("Follow several logs at once", ("{list.mark} on each, {target.logs}, {log.follow}",)),
+    ("Follow several logs at once", ("{go.tasks}, {list.mark} on each, {target.logs}, {log.follow}",)),
     ("Save a log", ("{target.logs}, {log.save}; where it went is said",)),
     ("What did an earlier checkpoint hold?", ("{go.checkpoints}, choose one, {checkpoints.open}", "start `iris --checkpoint PATH`")),
     ("That filter again", ("{list.filters} chooses one that was saved or typed; `:save-filter NAME` saves it",)),

@@ -224,6 +224,8 @@ def test_every_character_has_one_in_ascii_of_the_same_width() -> None:
 
 
 def test_the_help_answers_what_operators_come_for_with_their_own_keys() -> None:
+    several = dict(how_to(keys("")))["Follow several logs at once"]
+    assert several.startswith("v t, "), "the list of jobs marks no tasks"
     found = how_to(keys("  list.filters: [f18]\n  target.logs: []\n"))
     assert [question for question, _ in found] == [question for question, _ in HOW_TO], "each has an answer"
     assert len(found) == 10
