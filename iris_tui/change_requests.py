@@ -79,7 +79,8 @@ def _job_result(request: Any, answer: Any) -> list[Result]:
 
 
 def _jobs_ended(answers: Sequence[Any]) -> str:
-    return f"{counted(len({name for answer in answers for name in answer.job_ids}), 'job')} ended"
+    ended = {name for answer in answers for name in answer.job_ids}
+    return f"{counted(len(ended), 'job')} ended" if ended else "had ended already"
 
 
 def _rerun(ids: Sequence[str], fields: Fields) -> Sequence[Message]:

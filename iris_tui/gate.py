@@ -136,6 +136,7 @@ class GateScreen(ModalScreen[Decision | None]):
         self.plan = plan
         self._read = False
         self._place = ""
+        self._resized = False
 
     def compose(self) -> ComposeResult:
         plan = self.plan
@@ -210,6 +211,7 @@ class GateScreen(ModalScreen[Decision | None]):
         return any(field.pasted and field.value for field in self.query(GateInput))
 
     def on_resize(self) -> None:
+        self._resized = True
         self.call_after_refresh(self._settle)
 
     def _settle(self) -> None:
@@ -227,6 +229,9 @@ class GateScreen(ModalScreen[Decision | None]):
     def _look(self) -> None:
         """Say so if the targets are no longer what they were."""
         self._stay_named()
+        if self._resized and self.focused is not None:
+            self._resized = False
+            self.focused.scroll_visible(animate=False)
         changed = self.plan.changed() if self.plan.changed is not None else ""
         widget = self.query_one("#gate-changed", Static)
         if changed:
