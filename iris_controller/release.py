@@ -6,6 +6,7 @@ The hash says "the same code" and nothing else; it is what adopting a live finel
 from __future__ import annotations
 
 import hashlib
+import json
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -34,3 +35,13 @@ def release() -> str:
                 digest.update(str(path.relative_to(root)).encode())
                 digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
+
+
+@cache
+def tree() -> str:
+    """The tree of the release that this runs from, as its manifest beside the modules says; "" when it runs from anywhere else."""
+    try:
+        manifest = json.loads((Path(__file__).absolute().parents[2] / "manifest.json").read_text())
+        return str(manifest["tree"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""

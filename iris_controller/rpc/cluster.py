@@ -140,6 +140,7 @@ class ClusterService:
             boot_id=self._about.boot_id,
             version=release.version(),
             release=release.release(),
+            tree=release.tree(),
             started_at_ms=self._about.started_at_ms,
             workers_total=len(model.workers),
             workers_healthy=sum(w.health is WorkerHealth.HEALTHY for w in staying),

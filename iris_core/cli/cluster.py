@@ -165,6 +165,7 @@ def _status_text(
         ("Cluster", found.cluster),
         ("Address", url),
         ("Version", f"{found.version} ({found.release})" if found.release else found.version),
+        ("Tree", found.tree),
         ("Log store", found.finelog_release),
         ("Up for", age(found.started_at_ms, found.now_ms)),
         ("State dir", found.state_dir),

@@ -137,6 +137,7 @@ def test_live_work_rides_through_a_restart_whose_driver_was_killed(deployed: Dep
     with deployed.client() as client:
         ask = controller_pb2.GetClusterStatusRequest()
         said = client.call("ControllerService/GetClusterStatus", ask, controller_pb2.GetClusterStatusResponse)
+        assert said.tree == standing.image, "it says itself which tree it runs"
         assert said.finelog_release.startswith(said.release), "the log store was started anew from the new release"
         assert wait_jobs(client, [job]) == {job: common_pb2.JOB_STATE_SUCCEEDED}
         assert len(task(client, f"{job}/0").attempts) == 1, "no attempt was started again"

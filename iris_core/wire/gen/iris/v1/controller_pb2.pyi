@@ -776,7 +776,7 @@ class GetClusterStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetClusterStatusResponse(_message.Message):
-    __slots__ = ("cluster", "boot_id", "version", "release", "started_at_ms", "workers_total", "workers_healthy", "jobs_by_state", "tasks_by_state", "ready", "problems", "state_dir", "finelog_release", "revision", "now_ms", "slices_by_lifecycle", "workers_leaving")
+    __slots__ = ("cluster", "boot_id", "version", "release", "started_at_ms", "workers_total", "workers_healthy", "jobs_by_state", "tasks_by_state", "ready", "problems", "state_dir", "finelog_release", "revision", "now_ms", "slices_by_lifecycle", "workers_leaving", "tree")
     class JobsByStateEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -815,6 +815,7 @@ class GetClusterStatusResponse(_message.Message):
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     SLICES_BY_LIFECYCLE_FIELD_NUMBER: _ClassVar[int]
     WORKERS_LEAVING_FIELD_NUMBER: _ClassVar[int]
+    TREE_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     boot_id: str
     version: str
@@ -832,7 +833,8 @@ class GetClusterStatusResponse(_message.Message):
     now_ms: int
     slices_by_lifecycle: _containers.ScalarMap[str, int]
     workers_leaving: int
-    def __init__(self, cluster: _Optional[str] = ..., boot_id: _Optional[str] = ..., version: _Optional[str] = ..., release: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., workers_total: _Optional[int] = ..., workers_healthy: _Optional[int] = ..., jobs_by_state: _Optional[_Mapping[str, int]] = ..., tasks_by_state: _Optional[_Mapping[str, int]] = ..., ready: _Optional[bool] = ..., problems: _Optional[_Iterable[str]] = ..., state_dir: _Optional[str] = ..., finelog_release: _Optional[str] = ..., revision: _Optional[_Union[_common_pb2.Revision, _Mapping]] = ..., now_ms: _Optional[int] = ..., slices_by_lifecycle: _Optional[_Mapping[str, int]] = ..., workers_leaving: _Optional[int] = ...) -> None: ...
+    tree: str
+    def __init__(self, cluster: _Optional[str] = ..., boot_id: _Optional[str] = ..., version: _Optional[str] = ..., release: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., workers_total: _Optional[int] = ..., workers_healthy: _Optional[int] = ..., jobs_by_state: _Optional[_Mapping[str, int]] = ..., tasks_by_state: _Optional[_Mapping[str, int]] = ..., ready: _Optional[bool] = ..., problems: _Optional[_Iterable[str]] = ..., state_dir: _Optional[str] = ..., finelog_release: _Optional[str] = ..., revision: _Optional[_Union[_common_pb2.Revision, _Mapping]] = ..., now_ms: _Optional[int] = ..., slices_by_lifecycle: _Optional[_Mapping[str, int]] = ..., workers_leaving: _Optional[int] = ..., tree: _Optional[str] = ...) -> None: ...
 
 class GetCurrentUserRequest(_message.Message):
     __slots__ = ()
