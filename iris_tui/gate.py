@@ -269,8 +269,8 @@ class GateScreen(ModalScreen[Decision | None]):
             self.focus_previous(Button)
 
     def action_press(self) -> None:
-        """A box is ticked with Space everywhere; in a line of text it is a blank."""
-        if isinstance(self.focused, Button):
+        """The box is ticked with Space, as everywhere; the buttons that decide take Enter alone, so that no key typed ahead decides."""
+        if isinstance(self.focused, Button) and self.focused.id == "gate-read":
             self.focused.press()
 
     @on(Button.Pressed, "#gate-confirm")
