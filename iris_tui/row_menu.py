@@ -54,9 +54,10 @@ class RowMenu(ConsoleScreen):
         row = self.table.row
         if row is None or row.kind not in self.MARKABLE:
             kinds = " and ".join(f"{kind}s" for kind in self.MARKABLE)
-            self.console.say(
-                f"only {kinds} can be marked" if kinds else "nothing can be marked here", severity="warning"
-            )
+            words = f"only {kinds} can be marked here" if kinds else "nothing can be marked here"
+            if row is not None and row.kind == "task":
+                words += "; :tasks lists tasks to mark"
+            self.console.say(words, severity="warning")
             return
         self._anchor = row.id if self.store.mark(row.id) else ""
         self.table.do_down()

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from wcwidth import wcswidth
 
 from iris_core.cli import output, reads
-from iris_core.cli.query import distinct, text_of
+from iris_core.cli.query import text_of
 from iris_core.cli.tables import Column, render
+from iris_core.live.query_result import distinct
 from iris_core.wire.gen.iris.v1 import common_pb2 as common
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 from tests.unit.cli_world import T0, World

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from iris_core.model.errors import ModelError
@@ -19,11 +21,9 @@ from iris_tui.widgets.log_pane import LogPane
 from iris_tui.widgets.virtual_table import VirtualTable
 
 WIDGETS: tuple[type[ActionHost], ...] = (VirtualTable, FlameView, LogLines, PageText)
-HOSTS: dict[str, type[ActionHost]] = {
-    scope: host
-    for host in (*WIDGETS, *(load(name) for name in SCREENS), IrisApp)
-    for scope in host.SCOPES  # type: ignore[attr-defined]
-}
+SCREEN_CLASSES = cast("list[type[ActionHost]]", [load(name) for name in SCREENS])
+ALL_HOSTS: list[type[ActionHost]] = [*WIDGETS, *SCREEN_CLASSES, IrisApp]
+HOSTS = {scope: host for host in ALL_HOSTS for scope in host.SCOPES}
 
 
 HARMLESS = {"profiles.capture", "target.profile", "controller.checkpoint", "controller.capture"}

@@ -913,3 +913,13 @@ async def test_ascii_glyphs_are_ascii() -> None:
     async with console() as rig:
         rig.app.glyphs = ASCII
         assert rig.app.glyphs.closed == "+"
+
+
+async def test_a_task_that_cannot_be_marked_in_the_tree_says_where_it_can() -> None:
+    async with console() as rig:
+        await rig.row(TRAIN)
+        await rig.keys("right")
+        await rig.until(lambda: f"{TRAIN}/0" in rig.jobs.store.order)
+        await rig.row(f"{TRAIN}/0")
+        await rig.keys("space")
+        await rig.until(lambda: "tasks to mark" in rig.screen_text())
