@@ -184,6 +184,8 @@ class Tabbed(ConsoleScreen):
                 polled.read(clock.monotonic(), clock.now_ms()),
                 name=f"read {tab.name.lower()}", group=f"part {tab.name}", exit_on_error=False,
             )  # fmt: skip
+        if isinstance(tab.focus, VirtualTable) and not tab.focus.now_ms:
+            tab.focus.now_ms = clock.now_ms()  # no age is drawn before it is known what time it is
         tab.flush()
         self.bar.show_tabs(
             [(f"{tab.name}{' ' + tab.note if tab.note else ''}", tab.tone) for tab in self.tabs], self.shown_tab

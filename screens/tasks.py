@@ -56,6 +56,7 @@ class TasksScreen(ListScreen, TargetActions):
     def __init__(self, session: Session) -> None:
         self.feed = TaskFeed(session.client, session.clock)
         super().__init__(session)
+        self._was_current = True
 
     def make_source(self) -> Source:
         return self.feed
@@ -120,10 +121,15 @@ class TasksScreen(ListScreen, TargetActions):
 
     def flush(self) -> None:
         feed = self.feed
-        for job_id in feed.take_ending():
+        for job_id in feed.take_ending() if self.link.current else ():
             self.run_worker(
                 feed.load_ended(job_id), name=f"tasks of {one_line(job_id)}", group="ended", exit_on_error=False
             )
+        was_current, self._was_current = self._was_current, self.link.current
+        if self._was_current and not was_current and feed.older.error:
+            # What could not be read while nobody answered is read again without a key.
+            feed.older.error = ""
+            self._load_older()
         if not self.prompt.is_open:
             feed.narrow(self.filter.text if self.filter is not None else "")
         nothing = not self.store.order and not self.store.dirty

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from iris_core.contracts import IrisError
+from iris_core.contracts import ConnectFailed, IrisError
 from iris_core.live.feed import Feed
 from iris_core.live.jobtree import HISTORY, LIVE
 from iris_core.live.rows import Changes, Row
@@ -142,10 +142,13 @@ class TaskFeed(Feed["TaskStatus"]):
         return ending
 
     async def load_ended(self, job_id: str) -> None:
-        """Read the tasks of a job that has just ended. A failure is kept in `older.error`."""
+        """Read the tasks of a job that has just ended; where nobody answers they are wanted still. A refusal is kept in `older.error`."""
         older = self.older
         try:
             answer = await self._tasks(job_id, older.filter, "", MOST_OF_ONE)
+        except ConnectFailed:
+            self._ending[job_id] = None
+            return
         except IrisError as error:
             if older is self.older:
                 older.error = one_line(error.message)

@@ -50,6 +50,7 @@ NEEDED: Final = (
     "grpc_reflection",
     "pyarrow",
     "duckdb",
+    "packaging",
 )
 """Modules of the `controller` extra without which it cannot start."""
 

@@ -114,7 +114,7 @@ def test_a_frozen_side_ages_and_a_killed_one_comes_back_without_a_blank(
     terminal.until(lambda s: "STALE" in s, "that it is stale", within_s=20)
     began = time.monotonic()
     terminal.keys("?")
-    terminal.until(lambda s: "Clear the filter" in s, "the help")
+    terminal.until(lambda s: "Sort by run time" in s, "the help")
     # Escape and what follows reach the terminal in one breath.
     terminal.keys("Escape", ":", "jobs state:running", "Enter")
     terminal.until(lambda s: "/ state:running" in s and "/t/steady" in s, "the filtered jobs")
@@ -214,7 +214,7 @@ def test_a_frozen_cluster_is_left_and_found_again(terminal: Terminal, tmp_path: 
         screen = terminal.until(lambda s: "/t/only-b" in s and "LIVE" in s, "the job of b", within_s=30)
         assert "/t/only-a" not in screen
         terminal.keys("?")
-        terminal.until(lambda s: "Clear the filter" in s, "the help")
+        terminal.until(lambda s: "Sort by run time" in s, "the help")
         terminal.keys("Escape", ":", "cluster a", "Enter")
         screen = terminal.until(lambda s: "/t/only-a" in s and "STALE" in s, "the old data of a, marked", within_s=30)
         assert time.monotonic() - began < 45, "nothing waited for the frozen side"

@@ -101,7 +101,7 @@ def test_the_failing_rank_of_eight_is_the_first_line_and_its_attempts_are_compar
         await hand.pilot.press("1", "enter")
         await hand.until(lambda: hand.screen.place == ("task", f"{job}/5") and hand.screen.feed.known)
         await hand.until(lambda: hand.screen.store.order == [f"{job}/5:1", f"{job}/5:0"])
-        assert "CHARGED" in hand.text() and hand.text().count(" failure ") == 2
+        await hand.until(lambda: "CHARGED" in hand.text() and hand.text().count(" failure ") == 2)
         await hand.pilot.press("space", "space", "C")
         await hand.until(lambda: isinstance(hand.app.screen, TextPage) and hand.app.screen.text.count())
         page = hand.app.screen

@@ -99,8 +99,10 @@ async def test_a_job_is_run_again_through_form_and_gate() -> None:
         opened.query_one("#rerun-go").focus()
         await rig.keys("enter")
         await rig.until(lambda: "neither KEY=VALUE nor -KEY" in rig.screen_text())
+        await rig.until(lambda: rig.app.focused is opened.query_one("#rerun-env"))
         opened.query_one("#rerun-env", Input).value = "LR=0.1 API_KEY=geheim"
         opened.query_one("#rerun-go").focus()
+        await rig.until(lambda: rig.app.focused is opened.query_one("#rerun-go"))
         await rig.keys("enter")
         await rig.until(lambda: isinstance(rig.app.screen, GateScreen) and rig.app.focused is not None)
         text = " ".join(rig.screen_text().split())
