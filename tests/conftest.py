@@ -116,3 +116,10 @@ def needs_curl(require_program: RequireProgram) -> None:
 def soak() -> bool:
     """Whether the fault tests run at full size (`make soak`) or a few rounds with fixed seeds (`make test`)."""
     return SOAK
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Long texts by their start and length: pytest puts a test's name into the environment, and no program starts with 128 KiB there."""
+    if isinstance(val, (str, bytes)) and len(val) > 200:
+        return f"{val[:20]!a}-and-{len(val) - 20}-more"
+    return None
