@@ -49,6 +49,8 @@ class ConsoleScreen(ActionHost, Screen[None]):
         self.keybar = KeyBar()
         self._flusher: Timer | None = None
         self._later: list[Callable[[], None]] = []
+        self._built = False
+        """Whether there is something to flush to: it can be the topmost screen before its widgets are there."""
         self._not_before = 0.0
         self._ticked = 0.0
 
@@ -116,6 +118,7 @@ class ConsoleScreen(ActionHost, Screen[None]):
         self.call_next(self._begin)
 
     def _begin(self) -> None:
+        self._built = True
         for do in self._later:
             do()
         self._later.clear()
@@ -134,7 +137,7 @@ class ConsoleScreen(ActionHost, Screen[None]):
     def flush_now(self) -> None:
         """One turn of the flusher."""
         began = time.monotonic()
-        if began < self._not_before or not self.is_current:
+        if began < self._not_before or not self._built or not self.is_current:
             return
         with self.app.batch_update():
             if began - self._ticked >= 1.0:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import iris_tui
+from iris_tui.registry import SCREENS
 from tests.unit.test_console_app import console
 
 ROOT = Path(iris_tui.__file__).parents[1]
@@ -45,3 +47,15 @@ async def test_a_list_has_one_flusher_and_one_subscription() -> None:
         await rig.until(lambda: screen.is_mounted and any(worker.node is screen for worker in rig.app.workers))
         assert [worker.group for worker in rig.app.workers if worker.node is screen] == ["watch"]
         assert len([timer for timer in screen._timers if timer.name != "screen_update"]) == 1
+
+
+@pytest.mark.asyncio
+async def test_a_screen_that_is_shown_before_it_is_built_is_not_flushed() -> None:
+    async with console() as rig:
+        for name in SCREENS:
+            if SCREENS[name].lists:
+                rig.app.go(name)
+                screen = rig.app.console_screen
+                assert screen is not None and screen.place[0] == name
+                screen.flush_now()
+                await rig.until(partial(getattr, screen, "is_mounted"))
