@@ -181,7 +181,9 @@ class ExplainService:
         # Where the model knows better than what was read a moment ago, it wins.
         state = int(task.state) if task is not None else status.state
         answer = explain_pb2.Explanation(subject=name, state=task_label(state), tasks=1, revision=revision)
-        answer.notes.extend(_history(status, attempts, job, state == TaskState.PENDING))
+        number = task.attempt_number if task is not None else status.current_attempt_id
+        present = None if state == TaskState.PENDING else number
+        answer.notes.extend(_history(status, attempts, job, present))
         if job is not None and (state == TaskState.PENDING or what_if is not None):
             answer.pending = int(state == TaskState.PENDING)
             answer.scheduler_reason = explain_pending(self._model, job_id)
@@ -196,7 +198,6 @@ class ExplainService:
             return answer
         answer.verdict = explain_pb2.EXPLAIN_VERDICT_PLACED
         worker_id = task.worker_id if task is not None else status.worker_id
-        number = task.attempt_number if task is not None else status.current_attempt_id
         answer.cause = f"{task_label(state)} on {worker_id} as attempt {number}"
         requested = job.spec.band.resolve(None)
         if task is not None and task.band is not requested:
@@ -280,10 +281,13 @@ def _nothing_to_try(name: str, what_if: explain_pb2.WhatIf | None) -> None:
 
 
 def _history(
-    status: controller_pb2.TaskStatus, attempts: Sequence[controller_pb2.AttemptStatus], job: Job | None, again: bool
+    status: controller_pb2.TaskStatus,
+    attempts: Sequence[controller_pb2.AttemptStatus],
+    job: Job | None,
+    present: int | None,
 ) -> list[str]:
-    """What became of the attempts before, and what of the retry budgets is used."""
-    before = [a for a in attempts if TaskState(a.state) in TERMINAL and (again or not a.current)]
+    """What became of the attempts before the present one (None: it waits for its next), and what of the retry budgets is used."""
+    before = [a for a in attempts if TaskState(a.state) in TERMINAL and a.attempt_id != present]
     notes = [f"{len(before) - HISTORY} earlier attempts are left out here"] if len(before) > HISTORY else []
     for attempt in before[-HISTORY:]:
         why = attempt.error or attempt.terminal_reason

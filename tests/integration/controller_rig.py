@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from iris_controller.options import ServeOptions
 from iris_controller.serve import Controller
-from iris_controller.state.records import Worker
+from iris_controller.state.records import Worker, WorkerHealth
 from iris_core.client.aio import GrpcAsyncClient
 from iris_core.client.calls import Credentials
 from iris_core.client.endpoint import parse_url
@@ -35,7 +35,8 @@ class Rig:
         self.target = f"127.0.0.1:{controller.port.port}"
 
     def worker(self, worker_id: str = "w1", script: Script = succeed, **values: object) -> FakeWorker:
-        return FakeWorker(self.target, worker_id, script, **values)  # type: ignore[arg-type]
+        """Entered, it is one that the scheduler may use, or one that was rejected."""
+        return _Ready(self, worker_id, script, **values)
 
     async def call(self, name: str, request: Message, response: type[R]) -> R:
         return await self.client.call(f"ControllerService/{name}", request, response)
@@ -91,6 +92,25 @@ class Rig:
             )
 
         return await self.until(job_id, reached)
+
+
+class _Ready(FakeWorker):
+    """Waits until the controller counts it as healthy: what a test then sees of the fleet does not depend on when a report arrived."""
+
+    def __init__(self, rig: Rig, worker_id: str, script: Script, **values: object) -> None:
+        super().__init__(rig.target, worker_id, script, **values)  # type: ignore[arg-type]
+        self._rig = rig
+
+    async def __aenter__(self) -> FakeWorker:
+        await super().__aenter__()
+
+        def ready(workers: Sequence[Worker]) -> bool:
+            return self.rejected is not None or any(
+                w.worker_id == self.worker_id and w.health is WorkerHealth.HEALTHY for w in workers
+            )
+
+        await self._rig.until_workers(ready)
+        return self
 
 
 def launch_request(name: str, **values: object) -> controller_pb2.LaunchJobRequest:
