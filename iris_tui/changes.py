@@ -23,6 +23,7 @@ from iris_core.client.context import ClientContext
 from iris_core.client.plans import RETRY_S, Fate, Outcome, Plan, carry_out, make
 from iris_core.contracts import IrisError
 from iris_core.model.redact import redact_argv
+from iris_core.model.resources import format_duration
 from iris_core.model.states import ACTIVE, JOB_TERMINAL, job_label, task_label
 from iris_core.model.text import one_line
 from iris_tui.change_requests import CHANGES, ChangeKind, Result, results_of
@@ -269,8 +270,8 @@ def _report(
 def _show_page(console: IrisApp, session: Session, operation: Operation, lines: Any) -> None:
     from iris_tui.pages import TextPage
 
-    seconds = (session.clock.now_ms() - operation.began_ms) / 1000
-    tail = [*lines, (f"took {seconds:.1f} s", operation_tone())]
+    took = format_duration(session.clock.now_ms() - operation.began_ms)
+    tail = [*lines, (f"took {took}", operation_tone())]
 
     async def load() -> Any:
         return tail

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from iris_controller.autoscaling.groups import BLOCKED, Availability, blocking_tiers, tier_block
 from iris_controller.autoscaling.reservations import BUFFER
 from iris_controller.autoscaling.routing import Routing, route
+from iris_core.model.resources import format_age
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -214,7 +215,7 @@ def _retires(state: GroupState, target: int, idle: Sequence[IdleSlice], threshol
         Retire(
             item.slice_id,
             state.name,
-            f"idle for {item.idle_ms // 1000} s; {state.ready} are ready and {target} are wanted",
+            f"idle for {format_age(item.idle_ms)}; {state.ready} are ready and {target} are wanted",
         )
         for item in old[:surplus]
     ]

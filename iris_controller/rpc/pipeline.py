@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from iris_controller.rpc.errors import RpcError
 from iris_controller.rpc.passthrough import PassThrough
 from iris_core.model.ids import AttemptId, JobId, parse_target
+from iris_core.model.resources import format_age
 from iris_core.model.states import ACTIVE
 from iris_core.wire.gen.iris.v1 import logs_pb2, pipeline_pb2
 from iris_core.wire.services import method
@@ -121,7 +122,7 @@ def problems(found: pipeline_pb2.GetPipelineHealthResponse, silent_ms: int = SIL
     if own.lost_lines:
         said.append(f"{own.lost_lines:,} lines of the controller's own log are lost")
     if own.lag_ms > LATE_MS:
-        said.append(f"the controller's own log is {own.lag_ms // 1000} s behind")
+        said.append(f"the controller's own log is {format_age(own.lag_ms)} behind")
     return said
 
 
@@ -132,11 +133,11 @@ def _worker_problems(worker: pipeline_pb2.WorkerPipeline, silent_ms: int) -> Ite
     if not worker.HasField("shipper"):
         return
     if worker.attached and worker.age_ms > silent_ms:
-        yield f"worker {name} has said nothing for {worker.age_ms // 1000} s"
+        yield f"worker {name} has said nothing for {format_age(worker.age_ms)}"
     if shipper.lag_ms > LATE_MS:
         why = f": {shipper.problem}" if shipper.problem else ""
         yield (
-            f"worker {name} is {shipper.lag_ms // 1000} s behind with its log lines"
+            f"worker {name} is {format_age(shipper.lag_ms)} behind with its log lines"
             f" ({shipper.waiting_bytes:,} of {shipper.spool_cap_bytes:,} bytes wait){why}"
         )
     elif shipper.problem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from iris_core.live.wording import Tone
-from iris_core.model.resources import format_age
+from iris_core.model.resources import format_age, format_duration
 
 if TYPE_CHECKING:
     from iris_core.live.log_view import LogView
@@ -37,7 +37,7 @@ def pipeline_strip(view: LogView, now_ms: int) -> Words:
         words.append((f"{account.lost_lines:,} lines lost on their way", Tone.WARN))
     if account.known:
         late = Tone.WARN if account.lag_ms > LATE_MS else Tone.DIM
-        words.append((f"lag {account.lag_ms / 1000:.1f} s", late))
+        words.append((f"lag {format_duration(account.lag_ms)}", late))
     elif account.fault:
         words.append((f"pipeline not known: {account.fault}", Tone.DIM))
     last = view.line(view.count - 1) if view.count else None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from iris_core.contracts import IrisError
+from iris_core.model.resources import format_duration
 from iris_core.model.text import one_line
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def likely_cause(found: GetPipelineHealthResponse) -> str:
         return "; ".join(found.problems)
     waiting = [worker.shipper.lag_ms for worker in found.workers if worker.shipper.lag_ms]
     if waiting:
-        return f"its lines are on the way, for {max(waiting) / 1000:.1f} s"
+        return f"its lines are on the way, for {format_duration(max(waiting))}"
     if not found.workers:
         return ""
     return "nothing printed yet; its workers have delivered all that there was"

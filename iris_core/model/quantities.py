@@ -174,17 +174,18 @@ def format_duration(ms: int, *, exact: bool = False) -> str:
 
 
 def format_age(ms: int) -> str:
-    """Write an age as one short word, coarser the older it is: ``45s``, ``12m``, ``3h20m``, ``9d``.
+    """Write an age as one short word, coarser the older it is: ``45s``, ``1m30s``, ``12m``, ``1h20m``, ``9d``.
 
+    The units are those of ``format_duration``, so that an age and a duration beside it can be compared at a glance.
     A negative age (two hosts' clocks disagree) shows as ``0s``.
     """
     seconds = max(ms, 0) // 1000
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    if seconds < 120:
+    if minutes < 1:
         return f"{seconds}s"
     if minutes < 10:
         return _two(minutes, "m", seconds % 60, "s")
-    if hours < 3:
+    if hours < 1:
         return f"{minutes}m"
     if hours < 8:
         return _two(hours, "h", minutes % 60, "m")

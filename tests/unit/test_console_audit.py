@@ -53,7 +53,7 @@ def test_an_entry_says_who_did_what_to_what_and_why() -> None:
     shown = {name: column.text(entry, 61_000) for name, column in AUDIT.items()}
     assert (shown["who"], shown["interface"], shown["action"]) == ("ada", "console", "KickTasks")
     assert (shown["targets"], shown["outcome"]) == ("/ada/train/0 and 1 more", "2 tasks")
-    assert (shown["reason"], shown["age"]) == ("make room = now", "60s")
+    assert (shown["reason"], shown["age"]) == ("make room = now", "1m")
     assert shown["command"] == "iris-core --cluster=lab task preempt /ada/train/0 /ada/train/1"
     text = "\n".join(line for line, _ in entry_lines(entry))
     assert "/ada/train/1" in text and "Command line" in text and "Under a plan    true" in text

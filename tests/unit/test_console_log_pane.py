@@ -456,7 +456,7 @@ async def test_below_a_log_stands_how_late_it_is() -> None:
     client.pipeline.store.shipping.unshipped_since_ms = client.now_ms - 20_000
     async with console(client, size=(160, 40)) as rig:
         pane = await logs_screen(rig, JOB)
-        await rig.until(lambda: "lag 7.3 s" in pane.strip.text)
+        await rig.until(lambda: "lag 7.3s" in pane.strip.text)
         assert "12 lines lost on their way" in pane.strip.text
         assert "would take the last 20s" in pane.strip.text
         assert "last line" in pane.strip.text
@@ -504,7 +504,7 @@ def test_times_before_a_line() -> None:
     assert time_text(0, "off", 5) == ""
     assert time_text(1_700_000_000_123, "UTC", 0) == "22:13:20.123 "
     assert time_text(1 << 60, "UTC", 0).strip() == "-"
-    assert time_text(1_000, "relative", 61_000).endswith("1m ") or "60s" in time_text(1_000, "relative", 61_000)
+    assert time_text(1_000, "relative", 61_000).endswith("1m ")
 
 
 def entry(*texts: str, **fields: Any) -> list[logs_pb2.ViewLine]:

@@ -127,8 +127,26 @@ def test_durations() -> None:
 def test_ages_get_coarser() -> None:
     minute, hour, day = 60_000, 3_600_000, 86_400_000
     ages = [0, 45_000, 119_000, 5 * minute + 1000, 12 * minute, 3 * hour + 20 * minute, 30 * hour, 9 * day, 800 * day]
-    assert [format_age(age) for age in ages] == ["0s", "45s", "119s", "5m1s", "12m", "3h20m", "30h", "9d", "2y"]
+    assert [format_age(age) for age in ages] == ["0s", "45s", "1m59s", "5m1s", "12m", "3h20m", "30h", "9d", "2y"]
     assert format_age(-5000) == "0s"
+
+
+def test_an_age_and_a_duration_are_written_in_the_same_units() -> None:
+    """One of 62 s in a column beside one of 1m2s in the next would be read as two different times."""
+    for ms in (
+        0,
+        10_000,
+        59_999,
+        62_000,
+        119_000,
+        599_000,
+        3_600_000,
+        5_400_000,
+        7 * 3_600_000 + 60_000,
+        26 * 3_600_000,
+    ):
+        age, duration = format_age(ms), format_duration(ms)
+        assert duration.startswith(age) or age.startswith("26h"), (age, duration)
 
 
 @given(st.text(max_size=50) | st.from_regex(r"[0-9]{0,25}\.?[0-9]{0,25}[a-zA-Z]{0,4}", fullmatch=True))

@@ -152,12 +152,12 @@ def test_what_is_wrong_is_a_line_each_and_nothing_is_made_of_what_is_right() -> 
     assert problems(bad) == [
         "the log store is refusing: no space left on device",
         "worker w0 is not reachable: what its tasks print is not seen until it is",
-        "worker w1 is 75 s behind with its log lines (4,096 of 8,192 bytes wait): UNAVAILABLE: refused",
+        "worker w1 is 1m15s behind with its log lines (4,096 of 8,192 bytes wait): UNAVAILABLE: refused",
         "worker w2 cannot deliver its log lines: UNAVAILABLE: refused",
         "worker w2 lost 1,200 log lines since it started",
-        "worker w3 has said nothing for 7 s",
+        "worker w3 has said nothing for 7s",
         "3 lines of the controller's own log are lost",
-        "the controller's own log is 12 s behind",
+        "the controller's own log is 12s behind",
     ]
     down = pipeline_pb2.GetPipelineHealthResponse(store=pipeline_pb2.StoreHealth(state="down", problem="restarting"))
     assert problems(down) == ["the log store does not answer (restarting); lines are kept by the workers meanwhile"]
