@@ -32,6 +32,10 @@ class Approver(Protocol):
         ...
 
 
+class Unanswered(IrisError):
+    """Raised by an approver where nobody can be asked now: the procedure stays at the gate, and a later run asks again."""
+
+
 class Refused(IrisError):
     """An answer does not fit its gate."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.contracts import IrisError
@@ -31,6 +31,7 @@ from iris_core.procedures.events import (
     Status,
     Step,
     StepFailed,
+    Suspended,
     Value,
     World,
 )
@@ -81,6 +82,7 @@ class Engine:
         self._watch = watch
         self._cancel = asyncio.Event()
         self._cancelled = False
+        self._suspend = asyncio.Event()
         self._past: dict[str, list[Record]] = {}
         self._order: list[str] = []
         self._run = 1
@@ -106,11 +108,17 @@ class Engine:
         """End it at the next safe point: a mutation that was begun is seen to its end first."""
         self._cancel.set()
 
+    def suspend(self) -> None:
+        """Leave it at the next safe point, to be gone on with later: what was begun, and what is held to it, is seen to its end first."""
+        self._suspend.set()
+
     async def run(self, name: str, arguments: dict[str, Value], procedure: Procedure) -> Outcome:
         """Run it to its end, or go on with it. A journal that has an end gives that end.
 
         Raises:
             JournalMismatch: the journal belongs to another procedure, or to another version of this one.
+            Suspended: it was told to; the journal has no end, and the next run goes on with it.
+            Unanswered: nobody could be asked at a gate; the same holds.
             IrisError: the journal cannot be written; nothing was done after that.
         """
         arguments = _plain(arguments)
@@ -186,6 +194,7 @@ class Engine:
             raise Cancelled("cancelled")
         if not isinstance(event, Mutation) and not _ENDS.intersection(record["type"] for record in past):
             self._check_cancelled(event.id)
+            self._check_suspended(event)
         if isinstance(event, Step):
             if not past:
                 self._write("step", event=event.id, title=event.title)
@@ -202,6 +211,10 @@ class Engine:
             self._write("cancelled", event=name)
             raise Cancelled("cancelled")
 
+    def _check_suspended(self, event: Step | Evidence | Gate | Mutation) -> None:
+        if self._suspend.is_set() and not self._cancelled and not _held(event):
+            raise Suspended("it was left at a safe point")
+
     # --- evidence ----------------------------------------------------------------------------------------------------
 
     async def _gather(self, event: Evidence, past: list[Record]) -> Value:
@@ -216,8 +229,8 @@ class Engine:
             self._write("progress", event=event.id, value=value)
 
         try:
-            value = await self._unless_cancelled(event.id, asyncio.wait_for(event.gather(report), event.timeout_s))
-        except Cancelled:
+            value = await self._unless_left(event, asyncio.wait_for(event.gather(report), event.timeout_s))
+        except (Cancelled, Suspended):
             raise
         except TimeoutError:
             raise self._failed(event.id, f"no answer within {event.timeout_s:g} s") from None
@@ -229,15 +242,16 @@ class Engine:
         self._write("gathered", event=event.id, value=value)
         return value
 
-    async def _unless_cancelled(self, name: str, work: Any) -> Value:
-        """The work's result; it is given up when the run is cancelled."""
+    async def _unless_left(self, event: Evidence | Gate, work: Any) -> Value:
+        """The work's result; it is given up when the run is cancelled or suspended."""
         if self._cancelled:
             return await work
         task = asyncio.ensure_future(work)
-        await first_of(task, self._cancel.wait())
+        await first_of(task, self._cancel.wait(), *(() if _held(event) else (self._suspend.wait(),)))
         if task.done() and not task.cancelled():
             return task.result()
-        self._check_cancelled(name)
+        self._check_cancelled(event.id)
+        self._check_suspended(event)
         raise asyncio.CancelledError
 
     # --- gates -------------------------------------------------------------------------------------------------------
@@ -272,7 +286,7 @@ class Engine:
             token=gate.token(),
             again=again,
         )
-        answer: Answer = await self._unless_cancelled(gate.id, self._approver.ask(gate))
+        answer: Answer = await self._unless_left(gate, self._approver.ask(gate))
         try:
             check(gate, answer)
         except Refused as error:
@@ -305,10 +319,10 @@ class Engine:
         approval = self._approval(event)
         age = abs(self._clock.now_ms() - approval.at_ms)
         if approval.run != self._run and (approval.by != self._account or age > UNUSED_FOR_MS):
-            unused = approval.unused
-            if await self._ask(approval.gate, again=True) not in approval.gate.approving:
+            if await self._ask(_rest(approval), again=True) not in approval.gate.approving:
                 raise self._failed(event.id, "not approved again", untouched=True)
-            self._approvals[event.gate].unused &= unused
+            renewed = self._approvals[event.gate]
+            self._approvals[event.gate] = replace(renewed, gate=approval.gate)
         self._approvals[event.gate].unused.discard(event.grant)
 
     # --- mutations ---------------------------------------------------------------------------------------------------
@@ -330,6 +344,7 @@ class Engine:
                 return await self._found(event, found, "the run that began it did not see its end")
             self._write("not_done", event=event.id)
         self._check_cancelled(event.id)
+        self._check_suspended(event)
         await self._permit(event)
         await self._same_generation(event)
         self._write("intent", event=event.id, title=event.title, grant=event.grant.words)
@@ -415,6 +430,18 @@ class Engine:
 
     def _summary(self) -> tuple[str, ...]:
         return tuple(f"done: {title}" for title in self._done)
+
+
+def _held(event: Step | Evidence | Gate | Mutation) -> bool:
+    return isinstance(event, (Evidence, Mutation)) and event.held
+
+
+def _rest(approval: _Approval) -> Gate:
+    """The question once more, for what of it has not been done."""
+    gate = approval.gate
+    left = tuple(grant for grant in gate.grants if grant in approval.unused)
+    said = f"{approval.by} approved this before; left of it: {', '.join(grant.words for grant in left)}"
+    return replace(gate, title=f"Go on: {gate.title}", grants=left, effects=(said, *gate.effects))
 
 
 def _plain(value: Value) -> Value:

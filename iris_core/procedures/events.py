@@ -48,6 +48,10 @@ class Cancelled(IrisError):
     """Somebody asked for an end: raised at the next yield, where the procedure may still put things right."""
 
 
+class Suspended(IrisError):
+    """The run was told to leave the procedure where it is: it never reaches the procedure, and a later run goes on."""
+
+
 class World(StrEnum):
     """What a look at the world says about a mutation that was begun and not seen to end."""
 
@@ -87,12 +91,14 @@ class Evidence:
     """Something to be looked at; comes back as what `gather` returned. It must change nothing.
 
     A run that is resumed in the middle of it gathers it from the beginning: a watch of five minutes is never shortened.
+    `held` says that this is no safe point to be left at: what came before it has left the world half done.
     """
 
     id: str
     title: str
     gather: Callable[[Report], Awaitable[Value]]
     timeout_s: float = 60.0
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +146,7 @@ class Mutation:
         look: Says whether it has been done, by looking; asked after a crash or a time-out, in place of doing it again.
         result: What comes back when `look` found it done.
         generation: What the object's generation is now; compared with the grant's right before.
+        held: As of Evidence: the run is not left before it.
     """
 
     id: str
@@ -151,6 +158,7 @@ class Mutation:
     result: Callable[[], Awaitable[Value]] | None = None
     generation: Callable[[], Awaitable[str]] | None = None
     timeout_s: float = 600.0
+    held: bool = False
 
 
 class Status(StrEnum):
