@@ -6,7 +6,7 @@ fake in `providers/fake/` which the tests use. Must never import an implementati
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
+    from iris_core.model.images import ImageRef
     from iris_core.model.resources import Resources
 
 R = TypeVar("R", bound="Message")
@@ -232,6 +233,94 @@ class ControllerHost(Protocol):
 
     def logs(self, lines: int) -> Sequence[str]:
         """The last lines that controllers here wrote, oldest first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ImageInfo:
+    """What a registry holds under a reference.
+
+    Attributes:
+        ref: The image by its digest: what may be deployed.
+        platforms: `linux/amd64` and so on, sorted; attestations, whose platform is unknown, are left out.
+        is_index: Whether it is a list of images, one per platform, and not a single one.
+        media_type: Of the manifest, as it was sent.
+    """
+
+    ref: ImageRef
+    platforms: tuple[str, ...]
+    is_index: bool
+    media_type: str
+
+
+class RegistryFailed(IrisError):
+    """An image registry does not answer, or not as a registry does.
+
+    ImageMissing      it has no such image
+    RegistryDenied    it refuses whoever asks: no credentials, wrong ones, or no right to do this
+    """
+
+
+class ImageMissing(RegistryFailed):
+    """The registry has no such image, tag or digest."""
+
+
+class RegistryDenied(RegistryFailed):
+    """The registry refuses whoever asks."""
+
+
+class Registry(Protocol):
+    """Where images lie. Every call may block for as long as its time-out, and may raise RegistryFailed and its kinds."""
+
+    def inspect(self, image: ImageRef) -> ImageInfo:
+        """What a tag or digest stands for now. Raises ImageMissing."""
+        ...
+
+    def tag(self, image: ImageRef, tag: str) -> ImageInfo:
+        """Gives an image another tag in its repository, byte for byte. Raises ImageMissing; UsageFailed: the tag is `latest`, which
+        nothing here moves.
+        """
+        ...
+
+    def check_push(self, image: ImageRef) -> None:
+        """Raises RegistryDenied: whoever runs this may not push there. Nothing is left behind."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ImageBuild:
+    """One image to be built and pushed.
+
+    Attributes:
+        target: The stage of the Dockerfile: controller, worker or task.
+        ref: Where it is pushed to, with its tag.
+        platforms: What it is built for, sorted.
+        profile: `fast` or `release`.
+        base: The image that it stands on, by its digest.
+        context: An export of the frozen tree, which nobody else writes to.
+        cache: Where layers are kept between builds, None = nowhere.
+    """
+
+    target: str
+    ref: ImageRef
+    platforms: tuple[str, ...]
+    profile: str
+    base: ImageRef
+    context: Path
+    cache: ImageRef | None = None
+
+
+class ImageBuilder(Protocol):
+    """Builds images and pushes them in the same step."""
+
+    def check(self, platforms: Sequence[str]) -> None:
+        """Raises IrisError: it cannot build here, or not for all of these platforms."""
+        ...
+
+    def build(self, build: ImageBuild, say: Callable[[str], None]) -> str:
+        """Builds and pushes; returns the digest of what was pushed. `say` gets each line of its log. Raises IrisError."""
         ...
 
 

@@ -12,7 +12,8 @@ compile() {
 }
 
 # `all` is the whole set; the smaller locks take their versions from it, so that one .venv can serve every target.
-compile all pyproject.toml --all-extras --group dev
+compile all pyproject.toml --all-extras --group dev --group task-image
 compile dev pyproject.toml --extra controller --group dev --constraint requirements/all.txt
 compile controller pyproject.toml --extra controller --group build --constraint requirements/all.txt
 compile base pyproject.toml --constraint requirements/all.txt
+compile task-image pyproject.toml --group task-image --constraint requirements/all.txt
