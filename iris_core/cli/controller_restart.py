@@ -27,12 +27,15 @@ from iris_core.cli.options import Seconds
 from iris_core.contracts import IrisError, UsageFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from iris_core.cli.deployment import Deployment
     from iris_core.cli.session import Session
     from iris_core.procedures.approvals import Answer, Approver
     from iris_core.procedures.events import Gate, Outcome
     from iris_core.procedures.journal import Record
     from iris_core.procedures.restart import Target
+    from iris_core.procedures.source_tree import SourceTree
 
 NAME: Final = "restart"
 CHECKPOINT_S: Final = 300
@@ -146,6 +149,7 @@ async def _run(
     from iris_core.procedures import journal
     from iris_core.procedures.engine import Engine
     from iris_core.procedures.restart import restart as procedure
+    from iris_core.procedures.source_tree import freeze
 
     say = session.diagnostics.note
     if resume:
@@ -160,7 +164,7 @@ async def _run(
             if arguments.get("cluster") != found.name:
                 raise UsageFailed(f"{resume} is a restart of {arguments.get('cluster')}, not of {found.name}")
         account = getpass.getuser()
-        target = _target(session, found, store, opened.path.stem, account)
+        target = target_of(session, found, store, opened.path.stem, account, lambda: freeze(Path.cwd()))
         engine = Engine(opened, approver, SystemClock(), account=account, watch=lambda record: _tell(session, record))
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, engine.cancel)
         say(f"procedure {opened.path.stem}, journal in {opened.path.parent}")
@@ -175,10 +179,12 @@ async def _run(
         )
 
 
-def _target(session: Session, found: Deployment, store: Any, procedure: str, account: str) -> Target:
+def target_of(
+    session: Session, found: Deployment, store: Any, procedure: str, account: str, tree: Callable[[], SourceTree]
+) -> Target:
+    """What a restart of this deployment works on; `procedure` holds the lock, `tree` freezes what is shipped."""
     from iris_core.procedures.lock import Holder
     from iris_core.procedures.restart import Target
-    from iris_core.procedures.source_tree import freeze
     from iris_core.wire.gen.iris.v1 import checkpoints_pb2, controller_pb2
 
     def now_ms() -> int:
@@ -218,7 +224,7 @@ def _target(session: Session, found: Deployment, store: Any, procedure: str, acc
         store=store,
         holder=Holder(procedure, account, socket.gethostname(), now_ms()),
         now_ms=now_ms,
-        freeze=lambda: freeze(Path.cwd()),
+        freeze=tree,
         build=lambda tree: found.built(tree, now_ms(), session),
         schema=schema,
         running=running,
