@@ -206,6 +206,8 @@ class PulseScreen(LiveScreen):
         ]
         changes = self.store.apply(Changes(upserts, [name for name in known if name not in self._said]))
         if moved:
+            # A sentence that is not so any more goes, also from under the cursor.
+            self.store.hold("")
             self.store.reorder(force=True)
             self.table.reordered()
             self._make_room()

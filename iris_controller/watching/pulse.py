@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 from iris_controller.autoscaling.groups import BLOCKED
 from iris_controller.rpc.cluster import by_state
 from iris_controller.rpc.views import leaving
+from iris_controller.scheduling.funnel import FleetView
+from iris_controller.scheduling.never import Candidate, Judgements, may_never_fit
 from iris_controller.scheduling.order import serving
 from iris_controller.watching.source import apart
 from iris_core.model.bands import BANDS, PriorityBand
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 STORE_EVERY_S: Final = 5.0
 """How often the log store is asked how it is."""
 FIRST_WORD_S: Final = 0.2
+JUDGED_S: Final = 5.0
+"""So long it is believed what could never run: it takes a look at all workers to know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +151,8 @@ class Fleet:
         self._ends = ends
         self._backend = backend
         self._scaler = scaler
+        self._judged = Judgements()
+        self._judged_at = float("-inf")
 
     async def look(self, task_ids: frozenset[str]) -> list[watch_rows_pb2.FleetRow]:
         model = self._model
@@ -164,7 +170,36 @@ class Fleet:
         row.total.CopyFrom(backend.total)
         row.committed.CopyFrom(backend.committed)
         row.devices.extend(backend.devices)
+        await self._judge(row)
         return [row]
+
+    async def _judge(self, row: watch_rows_pb2.FleetRow) -> None:
+        """Says what waits in vain. Work that waits for its turn alone is not looked at."""
+        model = self._model
+        candidates = [
+            Candidate(model.jobs[served.job_id], len(model.pending[served.job_id]), reason)
+            for served in serving(model)
+            if may_never_fit(reason := model.reasons.get(served.job_id, ""))
+        ]
+        if not candidates:
+            return
+        if time.monotonic() - self._judged_at >= JUDGED_S:
+            self._judged_at = time.monotonic()
+            self._judged.forget()
+        scaler = self._scaler()
+        states = scaler.states() if scaler is not None else []
+        # Whatever the size: it holds each request against all workers.
+        found = await asyncio.to_thread(self._judged.of, candidates, FleetView.of(model), states)
+        if found.first is not None:
+            row.never_fits.CopyFrom(
+                watch_rows_pb2.NeverFits(
+                    tasks=found.tasks,
+                    jobs=found.jobs,
+                    job_id=found.first.job.job_id,
+                    reason=found.first.reason,
+                    unjudged=found.unjudged,
+                )
+            )
 
 
 def _fill_fleet(

@@ -18,7 +18,7 @@ from iris_core.model.text import one_line, visible
 if TYPE_CHECKING:
     from iris_core.wire.gen.iris.v1.autoscaler_pb2 import ScaleGroupStatus
     from iris_core.wire.gen.iris.v1.pipeline_pb2 import StoreHealth
-    from iris_core.wire.gen.iris.v1.watch_rows_pb2 import CheckpointCondition, ControllerRow, FleetRow
+    from iris_core.wire.gen.iris.v1.watch_rows_pb2 import CheckpointCondition, ControllerRow, FleetRow, NeverFits
 
 LATE_LOOP_MS: Final = 250.0
 LATE_LINES_MS: Final = 60_000
@@ -104,10 +104,20 @@ def troubles(
             if count:
                 said = f"{many(count, 'worker')} {word.upper()} of {fleet.workers_total:,}"
                 yield line(f"workers/{word}", "", (said, tone), screen="workers", argument=f"health={word}")
+    if fleet is not None and fleet.HasField("never_fits"):
+        yield _never_fits(fleet.never_fits)
     yield from group_troubles(groups, now_ms)
     if fleet is not None and not fleet.autoscaler.enabled and fleet.autoscaler.detail and fleet.autoscaler.groups:
         said = f"the autoscaler does not work: {fleet.autoscaler.detail}"
         yield line("autoscaler/off", "", (said, Tone.WARN), screen="capacity")
+
+
+def _never_fits(found: NeverFits) -> Pulse:
+    """Work that waits for a machine that there is not and will not be."""
+    least = "at least " if found.unjudged else ""
+    more = f" and {many(found.jobs - 1, 'more job')}" if found.jobs > 1 else ""
+    said = f"{least}{many(found.tasks, 'task')} can never run here: {found.job_id}{more}; {found.reason}"
+    return line("never", "", (said, Tone.BAD), screen="explain", argument=found.job_id)
 
 
 def group_troubles(groups: Iterable[ScaleGroupStatus], now_ms: int) -> Iterator[Pulse]:
@@ -134,6 +144,8 @@ def _controller_troubles(row: ControllerRow, now_ms: int) -> Iterator[Pulse]:
     if row.lag.samples and row.lag.p99_ms > LATE_LOOP_MS:
         said = f"the controller's loop is {row.lag.p99_ms:.0f} ms late (p99 of the last minute)"
         yield line("lag", "", (said, Tone.WARN), screen="controller")
+    if not row.store.state:
+        yield line("store", "", ("nothing is known of the log store", Tone.WARN), screen="controller")
     yield from store_troubles(row.store)
     if row.shipping_lag_ms > LATE_LINES_MS:
         whose = f"worker {row.shipping_lag_worker}" if row.shipping_lag_worker else "the controller"

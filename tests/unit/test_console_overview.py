@@ -71,6 +71,21 @@ def test_each_trouble_of_the_controller_is_said(fields: dict[str, object], words
     assert any(words in text for text in sentences(controller=controller(NOW, **fields)))
 
 
+def test_a_log_store_of_which_nothing_is_known_is_a_trouble() -> None:
+    row = controller(NOW)
+    row.ClearField("store")
+    assert sentences(controller=row, fleet=quiet_fleet(NOW)) == ["nothing is known of the log store"]
+
+
+def test_work_that_can_never_run_is_a_trouble_and_leads_to_why() -> None:
+    row = quiet_fleet(NOW)
+    row.never_fits.CopyFrom(rows.NeverFits(tasks=4, jobs=2, job_id="/ada/huge", reason="needs 4096 cores"))
+    assert sentences(fleet=row) == ["4 tasks can never run here: /ada/huge and 1 more job; needs 4096 cores"]
+    assert (lines(fleet=row)["never"].screen, lines(fleet=row)["never"].argument) == ("explain", "/ada/huge")
+    row.never_fits.unjudged = 9
+    assert sentences(fleet=row)[0].startswith("at least 4 tasks")
+
+
 def test_an_overdue_checkpoint_is_said() -> None:
     late = rows.CheckpointCondition(last_at_ms=NOW - 90 * MINUTE, next_due_ms=NOW - 60 * MINUTE)
     row = controller(NOW)
@@ -216,3 +231,22 @@ async def test_a_trouble_that_ends_goes_away_and_the_cursor_stays() -> None:
         await rig.until(lambda: "workers/dead" not in screen.store.order)
         assert screen.table.cursor_id == "checkpoint"
         assert "DEAD" not in rig.screen_text()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("chosen", [False, True])
+async def test_nothing_is_wrong_is_never_said_beside_a_trouble(chosen: bool) -> None:
+    """The cursor is on the line that says so when the trouble comes."""
+    clock = FakeClock()
+    client = sample(clock)
+    client.put(quiet_fleet(client.now_ms))
+    client.put(controller(client.now_ms))
+    async with console(client) as rig:
+        screen = await opened(rig)
+        await rig.until(lambda: screen.table.cursor_id == "well")
+        if chosen:
+            screen.table.touch()
+        client.put(controller(client.now_ms, store=pipeline_pb2.StoreHealth(state="down", problem="silent")))
+        await rig.until(lambda: "the log store is down: silent" in rig.screen_text())
+        assert "Nothing is wrong" not in rig.screen_text()
+        assert screen.table.cursor_id == "store"

@@ -48,10 +48,11 @@ class Rig:
     async def _none(job_id: str) -> list[controller_pb2.TaskStatus]:
         return []
 
-    async def launch(self, name: str, tasks: int = 1) -> None:
+    async def launch(self, name: str, tasks: int = 1, cpu: int = 1) -> None:
+        """`cpu` in millicores."""
         request = controller_pb2.LaunchJobRequest(name=name)
         spec = JobSpec(
-            Resources(1, 1, 0, None), (), PriorityBand.INHERIT, 0, 0, 0, 0, 0, ChildrenPolicy.UNSPECIFIED, False, "",
+            Resources(cpu, 1, 0, None), (), PriorityBand.INHERIT, 0, 0, 0, 0, 0, ChildrenPolicy.UNSPECIFIED, False, "",
             request.SerializeToString(),
         )  # fmt: skip
         new = submit.NewJob(name, "u", tasks, spec)

@@ -18,20 +18,21 @@ from iris_controller.rpc.budgets import budget_view
 from iris_controller.rpc.dispatch import Call
 from iris_controller.rpc.errors import RpcError
 from iris_controller.rpc.scheduler_state import SchedulerStateService
+from iris_controller.scheduling import never
 from iris_controller.state.budgets import Budget
 from iris_controller.state.records import Charge
-from iris_controller.watching import source, subscription
+from iris_controller.watching import pulse, source, subscription
 from iris_controller.watching.buckets import PendingBuckets, RunningBuckets
 from iris_controller.watching.ends import MINUTE_MS, Ends
 from iris_controller.watching.people import Users
-from iris_controller.watching.pulse import pending_by_band, running_by_band
+from iris_controller.watching.pulse import Fleet, pending_by_band, running_by_band
 from iris_controller.watching.queued import Queued
 from iris_controller.watching.source import Look, Source
 from iris_core.live.watch_keys import KIND_FIELDS, ROW_IDS, each
 from iris_core.model.bands import PriorityBand
 from iris_core.model.errors import ModelError
 from iris_core.model.states import TaskState
-from iris_core.wire.gen.iris.v1 import common_pb2, watch_rows_pb2
+from iris_core.wire.gen.iris.v1 import backends_pb2, common_pb2, watch_rows_pb2
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 from iris_core.wire.services import method
 from tests.unit.kernel_world import healthy_worker
@@ -159,6 +160,40 @@ async def test_buckets_are_those_of_the_scheduler_state() -> None:
         ]
         assert sum(row.tasks for row in pending_by_band(r.model, r.queued.since)) == said.total_pending
         assert sum(row.tasks for row in running_by_band(r.model.tally.running.values())) == said.total_running
+
+
+async def fleet_row(r: Kinds, looked: Fleet) -> watch_rows_pb2.FleetRow:
+    (row,) = await looked.look(frozenset())
+    return row
+
+
+async def test_the_pulse_says_what_can_never_run_and_not_what_only_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulse, "JUDGED_S", 0.0)
+
+    async def backend() -> backends_pb2.BackendStatus:
+        return backends_pb2.BackendStatus()
+
+    async with rig() as r:
+        looked = Fleet(r.model, r.queued.since, watch_rows_pb2.HourOfEnds, backend, lambda: None)
+        await r.worker(cpu=2)
+        await r.launch("/u/fits", tasks=3, cpu=2000)  # one runs, two wait for it
+        await r.launch("/u/huge", tasks=2, cpu=4096_000)
+        await r.launch("/u/huge-too", tasks=1, cpu=4096_000)
+        await r.launch("/u/larger", tasks=1, cpu=3000)
+        async with asyncio.timeout(20):
+            while set(r.model.reasons) < {"/u/fits", "/u/huge", "/u/huge-too", "/u/larger"}:  # noqa: ASYNC110 (kept by the scheduler's cycle)
+                await asyncio.sleep(0)
+        found = (await fleet_row(r, looked)).never_fits
+        assert (found.tasks, found.jobs, found.job_id, found.unjudged) == (4, 3, "/u/huge", 0)
+        assert found.reason == "needs 4096 cores, the largest of 1 worker has 2"
+        monkeypatch.setattr(never, "MOST_SHAPES", 1)
+        found = (await fleet_row(r, looked)).never_fits
+        assert (found.tasks, found.unjudged) == (3, 1), "what was not looked at is said"
+        monkeypatch.setattr(never, "MOST_SHAPES", 32)
+        await r.worker("larger", cpu=4)
+        async with asyncio.timeout(20):
+            while (await fleet_row(r, looked)).never_fits.tasks != 3:  # noqa: ASYNC110
+                await asyncio.sleep(0)
 
 
 async def test_users_are_whoever_has_a_budget_spends_or_owns_a_job() -> None:
