@@ -221,8 +221,11 @@ class ControllerHost(Protocol):
         """Begins a controller of that release, and has it started again when it dies. Raises IrisError: one runs already."""
         ...
 
-    def stop(self) -> None:
-        """Ends the controller, which drains first; workers and tasks stay. Nothing to end is no error."""
+    def stop(self, kill_after_s: float | None = None) -> None:
+        """Ends the controller, which drains first; workers and tasks stay. Nothing to end is no error.
+
+        `kill_after_s`: one that hangs is killed after so long, None = after what it may take to drain.
+        """
         ...
 
     def status(self) -> ControllerStatus: ...

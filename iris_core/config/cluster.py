@@ -26,6 +26,7 @@ from iris_core.config.scale_groups import (
     parse_autoscaler,
     parse_scale_groups,
 )
+from iris_core.config.ssh import SSH_KEYS, SshHost, parse_ssh_host
 from iris_core.config.task_outputs import TaskOutputsConfig, parse_task_outputs
 from iris_core.contracts import UsageFailed
 from iris_core.model.errors import did_you_mean, shown
@@ -58,7 +59,10 @@ _TOP: Final = frozenset(
         "allowed_hosts",
     ]
 )
-_PLATFORMS: Final = ("gcp", "manual", LOCAL, "coreweave")
+MANUAL: Final = "manual"
+"""Hosts that are reached by SSH and were there before: nobody makes or deletes them."""
+DEFAULT_PORT: Final = 10000
+_PLATFORMS: Final = ("gcp", MANUAL, LOCAL, "coreweave")
 _DEFAULTS: Final = frozenset(["ssh", "autoscaler", "worker", "task_env", "inject_env", "user_budget"])
 _WORKER: Final = frozenset(
     [
@@ -119,6 +123,10 @@ class ClusterConfig:
     """None = the program's default."""
     remote_state_dir: str = ""
     """URL of the object store that outlives the machine, "" = none."""
+    controller_on: str = LOCAL
+    """Where its controller runs: gcp, manual (an SSH host), local (where the command is given) or coreweave."""
+    controller_ssh: SshHost | None = None
+    """How that host is reached, where it is an SSH host and is named."""
     controller_host: str = "127.0.0.1"
     """Address to listen on and to be reached at."""
     controller_port: int = 0
@@ -253,7 +261,11 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
     scale_groups = parse_scale_groups(_section(top, "scale_groups", None), _section(top, "tpu_pools", None))
     storage = _section(top, "storage", _STORAGE)
     controller = _section(top, "controller", _CONTROLLER)
+    runs_on = _runs_on(top.get("controller"), controller, chosen[0])
     here = _section(controller, LOCAL, {"host", "port"})
+    there = _section(controller, MANUAL, {"host", "port"})
+    ssh = parse_ssh_host(there.get("host"), _section(defaults, "ssh", SSH_KEYS)) if "host" in there else None
+    port = there["port"].whole(1, 65535) if "port" in there else DEFAULT_PORT if runs_on == MANUAL else 0
     auth = _section(top, "auth", _AUTH)
     finelog = parse_finelog(top["finelog"], _object_url) if "finelog" in top else FinelogConfig()
     return ClusterConfig(
@@ -262,8 +274,10 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
         platform=chosen[0],
         local_state_dir=Path(storage["local_state_dir"].text()).expanduser() if "local_state_dir" in storage else None,
         remote_state_dir=_object_url(storage["remote_state_dir"]) if "remote_state_dir" in storage else "",
+        controller_on=runs_on,
+        controller_ssh=ssh,
         controller_host=_host(here["host"]) if "host" in here else "127.0.0.1",
-        controller_port=here["port"].whole(0, 65535) if "port" in here else 0,
+        controller_port=here["port"].whole(0, 65535) if "port" in here else port,
         max_active_tasks=(
             controller["max_active_tasks_per_user"].whole(1, 1_000_000_000)
             if "max_active_tasks_per_user" in controller
@@ -307,6 +321,15 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
 
 def _section(parent: Mapping[str, Value], name: str, keys: frozenset[str] | set[str] | None) -> dict[str, Value]:
     return parent[name].mapping(keys) if name in parent else {}
+
+
+def _runs_on(section: Value | None, controller: Mapping[str, Value], platform: str) -> str:
+    """Where the controller runs: what its section names, else where the machines are."""
+    named = [word for word in _PLATFORMS if word in controller]
+    if len(named) > 1:
+        assert section is not None
+        raise section.wrong(f"expected one of {', '.join(_PLATFORMS)}, found {', '.join(named)}")
+    return named[0] if named else platform
 
 
 def _list(parent: Mapping[str, Value], name: str) -> list[Value]:

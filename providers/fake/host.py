@@ -24,6 +24,8 @@ class FakeHost:
         """What changed, in order."""
         self.unhealthy: set[str] = set()
         """Releases that never become healthy."""
+        self.schemas: dict[str, tuple[str, ...]] = {}
+        """Of releases that are not of the usual one."""
         self._faults: dict[str, deque[str]] = {}
 
     def fault(self, call: str, *kinds: str) -> None:
@@ -58,7 +60,7 @@ class FakeHost:
         kind = self._begin("stage")
         self._end(f"stage {release}", kind)
 
-    def stop(self) -> None:
+    def stop(self, kill_after_s: float | None = None) -> None:
         kind = self._begin("stop")
         self.running = False
         self._end("stop", kind)
@@ -88,3 +90,16 @@ class FakeHost:
     def logs(self, lines: int) -> Sequence[str]:
         """What a controller of a release would have written."""
         return [f"starting {self.release}"][:lines]
+
+    def schema(self, release: str) -> Sequence[str]:
+        """The same for every release, unless a test says otherwise."""
+        self._begin("schema")
+        return self.schemas.get(release, ("0001_first",))
+
+    def offline(self, release: str, words: Sequence[str], timeout_s: float = 600.0) -> str:
+        """What a controller's program would have done beside a stopped one."""
+        kind = self._begin("offline")
+        if self.running:
+            raise IrisError("the state is held by a controller")
+        self._end(f"offline {' '.join(words)}", kind)
+        return ""

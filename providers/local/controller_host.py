@@ -19,9 +19,10 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from iris_core.contracts import ControllerStatus, ControllerUnhealthy, IrisError, StagedRelease
-from providers.local.cluster import held
+from providers.local.cluster import ending, held
 from providers.local.controller_keeper import RECORD, STOP_S, machine_boot
 from providers.local.processes import Known, kept_environment, read_record
+from providers.said import as_error
 
 LOG: Final = "controller.log"
 BEGIN_S: Final = 30.0
@@ -111,13 +112,19 @@ class LocalControllerHost:
                 hint=f"see {self.log_file}",
             )
 
-    def stop(self) -> None:
+    def stop(self, kill_after_s: float | None = None) -> None:
         """See ControllerHost. Raises IrisError: it does not end, or it is not of this deployment."""
         record = self._record()
-        for known in (self._keeper(record), self._controller(record)):
+        keeper, controller = self._keeper(record), self._controller(record)
+        for known in (keeper, controller):
             if known is None or not known.alive:
                 continue
             known.signal(signal.SIGTERM)
+            if kill_after_s is not None and not known.wait_gone(kill_after_s):
+                # The keeper was told to stop, so that it starts no other one.
+                found = self._controller(self._record())
+                if found is not None:
+                    found.signal(signal.SIGKILL)
             if not known.wait_gone(STOP_S + 10.0):
                 raise IrisError(f"process {known.pid} has not ended within {STOP_S + 10.0:g} s", hint="look at it")
         if held(self.state_dir):
@@ -177,6 +184,32 @@ class LocalControllerHost:
                 return list(deque(file.read().decode(errors="replace").splitlines(), maxlen=lines))
         except OSError:
             return []
+
+    def schema(self, release: str) -> Sequence[str]:
+        """See ControllerHost."""
+        folder = self._release(release).lib / "iris_controller" / "store" / "migrations"
+        return sorted(path.stem for path in folder.glob("*.sql"))
+
+    def offline(self, release: str, words: Sequence[str], timeout_s: float = 600.0) -> str:
+        """See ControllerHost."""
+        found = self._release(release)
+        try:
+            done = subprocess.run(
+                [found.python, "-m", "iris_controller.main", *words],
+                env=kept_environment(found.lib),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=timeout_s,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise IrisError(f"iris-controller {words[0]} was not done: {error}") from error
+        if done.returncode != 0:
+            raise as_error(
+                done.stderr.decode(errors="replace"), f"iris-controller {words[0]} ended {ending(done.returncode)}"
+            )
+        return done.stdout.decode(errors="replace")
 
     # -----------------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from iris_core.config import places
 from iris_core.config.budgets import BudgetTier
 from iris_core.config.cluster import find_cluster, load_config, named_clusters, parse_config
 from iris_core.config.document import parse_document
+from iris_core.config.ssh import SshHost
 from iris_core.contracts import UsageFailed
 from iris_core.model.bands import PriorityBand
 from iris_core.model.resources import Device
@@ -217,3 +218,38 @@ def test_an_unknown_name_points_to_the_list_and_to_the_closest(clean_environment
         find_cluster("marin-dve")
     assert "marin-dev" in caught.value.hint
     assert "cluster list" in caught.value.hint
+
+
+HOSTED = """
+name: far
+platform: {manual: }
+defaults: {ssh: {user: ops, key_file: /keys/iris, known_hosts_file: /keys/known, port: 2222, connect_timeout: {seconds: 7}}}
+controller: {manual: {host: h1.example, port: 18000}}
+"""
+
+
+def test_a_controller_on_an_ssh_host_says_how_it_is_reached() -> None:
+    config = parse_config(HOSTED)
+    assert (config.controller_on, config.controller_port, config.controller_host) == ("manual", 18000, "127.0.0.1")
+    assert config.controller_ssh == SshHost("h1.example", "ops", 2222, "/keys/iris", "/keys/known", 7.0)
+    assert config.controller_ssh.label == "ops@h1.example:2222"
+    plain = parse_config("name: a\nplatform: {local: }\ncontroller: {manual: {host: h2}}\n")
+    assert (plain.controller_on, plain.controller_port) == ("manual", 10000)
+    assert plain.controller_ssh == SshHost("h2") and SshHost("h2").label == "root@h2"
+    assert parse_config(MINIMAL).controller_on == "local" and parse_config(MINIMAL).controller_ssh is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("host: h1.example", 'host: "-oProxyCommand=x"', "is not a host"),
+        ("user: ops", 'user: "a b"', "is not a user"),
+        ("key_file: /keys/iris", "key_file: iris", "not a path that ssh takes"),
+        ("key_file: /keys/iris", "key_file: '/keys/%h'", "not a path that ssh takes"),
+        ("controller: {", "controller: {local: {}, ", "expected one of gcp, manual, local, coreweave"),
+        ("key_file", "keyfile", "unknown key"),
+    ],
+)
+def test_what_ssh_could_take_for_something_else_is_refused_with_its_place(old: str, new: str, said: str) -> None:
+    error = error_of(HOSTED.replace(old, new))
+    assert said in error.message and error.message.startswith("config:")

@@ -31,7 +31,7 @@ with open(state / "starts", "a") as file:
 if how == "die":
     sys.stderr.write("Error: port 1234 is in use\\n")
     raise SystemExit(1)
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+signal.signal(signal.SIGTERM, signal.SIG_IGN if how == "hang" else lambda *_: sys.exit(0))
 
 class Answer(BaseHTTPRequestHandler):
     def do_GET(self):
@@ -142,6 +142,32 @@ def test_a_controller_that_dies_is_started_again_and_one_that_ends_by_itself_is_
     assert place.host.status().detail == "it does not run"
     place.host.start("r1")
     assert place.host.await_healthy().boot_id not in (first.boot_id, third.boot_id)
+
+
+def test_a_controller_that_hangs_is_killed_when_it_has_to_end_soon_and_not_started_again(place: Place) -> None:
+    (place.state / "how").write_text("hang")
+    place.host.start("r1")
+    hung = place.host.await_healthy()
+    os.kill(hung.pid, signal.SIGSTOP)
+    place.host.stop(kill_after_s=0.1)
+    assert start_time(hung.pid) is None and place.host.status().detail == "it was stopped"
+    assert len(place.starts()) == 1
+
+
+def test_the_program_of_a_release_runs_beside_a_stopped_controller_and_its_words_come_back(place: Place) -> None:
+    main = place.folder / "releases" / "r1" / "lib" / "iris_controller" / "main.py"
+    main.write_text(
+        "import sys\nprint(sys.argv[1:])\nif sys.argv[1] == 'no': sys.exit('Error: it is held\\nHint: end it')\n"
+    )
+    assert place.host.offline("r1", ["restore", "a b"]) == "['restore', 'a b']\n"
+    with pytest.raises(IrisError, match="it is held") as caught:
+        place.host.offline("r1", ["no"])
+    assert caught.value.hint == "end it"
+    migrations = main.parent / "store" / "migrations"
+    migrations.mkdir(parents=True)
+    for name in ("0002_b.sql", "0001_a.sql", "README"):
+        (migrations / name).touch()
+    assert place.host.schema("r1") == ["0001_a", "0002_b"]
 
 
 def test_a_loop_of_restarts_ends_the_wait_early_with_the_reason_and_the_last_lines(place: Place) -> None:
