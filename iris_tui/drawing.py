@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.segment import Segment
 from textual.strip import Strip
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from iris_tui.themes import Paint
+
+_WORD = re.compile(r"\S+\s*|\s+")
 
 
 class Run(NamedTuple):
@@ -51,6 +54,41 @@ def padded(text: str, width: int, *, right: bool = False) -> str:
     shown = cut(text, width)
     blank = " " * max(width - cell_len(shown), 0)
     return blank + shown if right else shown + blank
+
+
+def wrapped(text: str, width: int, hang: int = 0) -> list[str]:
+    """The rows of a text that is broken behind blanks, and inside a word only where that is wider than a row by itself.
+
+    Joined they are the text: a row keeps the blanks behind its last word, which may stand out of it. Rows after the first one have
+    `hang` cells less.
+    """
+    rows: list[str] = []
+    row, used, room = "", 0, width
+    for word in _WORD.findall(text):
+        wide = cell_len(word.rstrip())
+        if row and used + wide > room:
+            if row.isspace() and wide > width - hang:
+                # It will be broken anyway: it begins where the blanks leave it.
+                word, row, used = row + word, "", 0
+                wide = cell_len(word.rstrip())
+            else:
+                rows.append(row)
+                row, used, room = "", 0, width - hang
+        if wide > room:
+            *full, word = _chopped(word, room, width - hang)
+            rows += full
+            room = width - hang
+        row, used = row + word, used + cell_len(word)
+    return [*rows, row] if row or not rows else rows
+
+
+def _chopped(word: str, first: int, rest: int) -> list[str]:
+    """A long word in pieces of whole characters: the first of at most `first` cells, the others of `rest`; blanks stay with the last."""
+    letters = word.rstrip()
+    begin = chop_cells(letters, first)[0]
+    pieces = [begin, *chop_cells(letters[len(begin) :], rest)]
+    pieces[-1] += word[len(letters) :]
+    return pieces
 
 
 def cut_runs(runs: Iterable[Run], width: int) -> list[Run]:

@@ -1,7 +1,7 @@
 """Lines of text to read: scroll, wrap, find. The lines belong to somebody else; only those on the screen are drawn.
 
 Colours that a workload printed are kept, every other control sequence is not (iris_core.model.text). Nothing is markup. Wrapping
-is a matter of drawing: a line stays one line for counting and finding. Find looks through the lines that are here.
+is a matter of drawing, at words and under where the line begins: a line stays one line for counting and finding. Find looks through the lines that are here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.ansi import AnsiDecoder
-from rich.cells import cell_len, chop_cells
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.text import Text
 from textual.geometry import Size
@@ -21,7 +21,7 @@ from textual.strip import Strip
 
 from iris_core.live.wording import Tone
 from iris_core.model.text import strip_to_sgr
-from iris_tui.drawing import Run, strip_of
+from iris_tui.drawing import Run, strip_of, wrapped
 from iris_tui.keymap import bindings
 from iris_tui.scope import ActionHost
 from iris_tui.widgets.line import Painted
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 SIDE_STEP = 20
 """Cells that one step to the side scrolls."""
+LEAST_ROOM = 8
+"""Cells that a wrapped line gets at least."""
 
 
 def safe_text(text: str) -> Text:
@@ -41,6 +43,11 @@ def safe_text(text: str) -> Text:
     if "\x1b" not in clean:
         return Text(clean)
     return AnsiDecoder().decode_line(clean)
+
+
+def _hang(text: str, room: int) -> int:
+    """How far the rows of a wrapped line stand in after the first: as the line does, where that leaves enough room."""
+    return min(len(text) - len(text.lstrip(" ")), room // 3)
 
 
 class LineView(ActionHost, ScrollView, Painted, can_focus=True, inherit_bindings=False):
@@ -110,11 +117,11 @@ class LineView(ActionHost, ScrollView, Painted, can_focus=True, inherit_bindings
 
     def _height(self, number: int, width: int) -> int:
         before = sum(cell_len(run.text) for run in self.prefix(number))
-        room = max(width - before, 8)
+        room = max(width - before, LEAST_ROOM)
         text = self.source(number)
         if not (text.isascii() and text.isprintable()):
             text = safe_text(text).plain
-        return len(chop_cells(text, room)) if len(text) > room or not text.isascii() else 1
+        return len(wrapped(text, room, _hang(text, room))) if len(text) > room or not text.isascii() else 1
 
     def _line_at(self, row: int) -> tuple[int, int]:
         """Line and part of it that a screen row shows."""
@@ -265,12 +272,14 @@ class LineView(ActionHost, ScrollView, Painted, can_focus=True, inherit_bindings
         before = [] if part else [Segment(run.text, look.base + look.tones[run.tone]) for run in self.prefix(number)]
         indent = sum(cell_len(run.text) for run in self.prefix(number)) if part else 0
         text = self._decorated(number)
-        room = max(width - sum(segment.cell_length for segment in before) - indent, 8)
-        segments = [*before, *([Segment(" " * indent, look.base)] if indent else [])]
+        room = max(width - sum(segment.cell_length for segment in before) - indent, LEAST_ROOM)
         if self.wrap:
-            chunks = chop_cells(text.plain, room)
+            hang = _hang(text.plain, room)
+            chunks = wrapped(text.plain, room, hang)
             start = sum(len(chunk) for chunk in chunks[:part])
-            text = text[start : start + len(chunks[part])] if part < len(chunks) else Text()
+            text = text[start : start + len(chunks[part].rstrip())] if part < len(chunks) else Text()
+            indent += hang if part else 0
+        segments = [*before, *([Segment(" " * indent, look.base)] if indent else [])]
         body = Strip(list(self._segments(text, base)))
         if self.left and not self.wrap:
             body = body.crop(self.left)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from rich.cells import cell_len, chop_cells
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.text import Text
 from textual.geometry import Size
@@ -18,10 +18,11 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from iris_core.live.wording import Tone
-from iris_tui.drawing import Run, strip_of
+from iris_tui.drawing import Run, strip_of, wrapped
 from iris_tui.keymap import bindings
 from iris_tui.scope import ActionHost
 from iris_tui.widgets.line import Painted
+from iris_tui.widgets.line_view import LEAST_ROOM
 from iris_tui.widgets.log_drawing import Gutter, Times, drawn, shortened, time_text, tone_of
 
 if TYPE_CHECKING:
@@ -345,7 +346,7 @@ class LogLines(ActionHost, ScrollView, Painted, can_focus=True, inherit_bindings
     def _chunks(self, number: int) -> list[str]:
         """The rows of a wrapped line."""
         before = sum(cell_len(run.text) for run in self.prefix(number, self.view.line(number)))
-        return chop_cells(self._text(number).plain, max(self.room - before, 8)) or [""]
+        return wrapped(self._text(number).plain, max(self.room - before, LEAST_ROOM))
 
     def render_line(self, y: int) -> Strip:
         width, rows = self.room, self.rows()
@@ -367,7 +368,7 @@ class LogLines(ActionHost, ScrollView, Painted, can_focus=True, inherit_bindings
         if self.wrap:
             chunks = self._chunks(number)
             start = sum(len(chunk) for chunk in chunks[:part])
-            text = text[start : start + len(chunks[part])] if part < len(chunks) else Text()
+            text = text[start : start + len(chunks[part].rstrip())] if part < len(chunks) else Text()
         strip = Strip(list(self._segments(text, body)))
         if self.left and not self.wrap:
             strip = strip.crop(self.left)
