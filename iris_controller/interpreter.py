@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import resource
 import sys
 from typing import Final
 
@@ -16,3 +17,10 @@ def set_up() -> None:
     """Sets this process."""
     sys.setswitchinterval(SWITCH_S)
     gc.set_threshold(*GC_THRESHOLDS)
+
+
+def raise_descriptor_limit() -> None:
+    """Every connection takes three descriptors; the usual soft limit of 1,024 would refuse the 300th worker or watcher."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -77,15 +77,16 @@ def serve(
     if fresh and checkpoint:
         raise UsageFailed("--fresh and --checkpoint-path exclude each other")
     from iris_controller import serve as daemon
+    from iris_controller import state_dirs
 
     if state_dir == "":
         raise UsageFailed("--state-dir is empty", hint="leave it out for the default")
     if state_dir:
         folder = Path(state_dir)
     elif dry_run:
-        folder = daemon.dry_run_state_dir()
+        folder = state_dirs.dry_run_state_dir()
     else:
-        folder = cluster.local_state_dir or daemon.default_state_dir()
+        folder = cluster.local_state_dir or state_dirs.default_state_dir()
     options = ServeOptions(
         config=cluster,
         state_dir=folder.expanduser().absolute(),

@@ -11,12 +11,10 @@ import contextlib
 import json
 import logging
 import os
-import resource
 import secrets
 import signal
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from iris_controller import interpreter, local_fleet, logs, release, task_outputs
 from iris_controller.autoscaling.runner import Autoscaler
@@ -24,6 +22,7 @@ from iris_controller.boot import open_state
 from iris_controller.budget_tiers import apply_config
 from iris_controller.checkpoint.choose import Wish, prepare, require_ours
 from iris_controller.checkpoint.keeping import Keeping
+from iris_controller.checkpoint.served import note_served
 from iris_controller.finelog.client import LogShipper, ShippingHandler
 from iris_controller.finelog_process import FinelogProcess
 from iris_controller.guarded import Guard
@@ -35,6 +34,7 @@ from iris_controller.loop import ControllerLoop
 from iris_controller.loop_lag import LoopLag
 from iris_controller.options import ServeOptions
 from iris_controller.places import LOG_SERVER
+from iris_controller.probation import Probation, on_probation
 from iris_controller.retention import Pruner
 from iris_controller.rpc.auth import Authenticator
 from iris_controller.rpc.dispatch import Router
@@ -45,7 +45,7 @@ from iris_controller.stats.client import StatsClient
 from iris_controller.stats.producers import Producers
 from iris_controller.stats.push import StorePush
 from iris_controller.stats.spool import open_spool
-from iris_controller.store.database import StateDir, StateDirError
+from iris_controller.store.database import StateDir
 from iris_controller.store.peaks import peaks
 from iris_controller.store.waits import requeued
 from iris_controller.ticker import SchedulerTicker
@@ -83,6 +83,9 @@ class Controller:
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
         self._opened: list[Callable[[], None]] = []
+        self.probation: Probation | None = None
+        self._proving: asyncio.Task[None] | None = None
+        self.machines: LocalMachines | None = None
         self.failed = False
         """The loop ended by itself; nothing can be done but start anew."""
 
@@ -104,12 +107,15 @@ class Controller:
     async def _start(self) -> None:
         options = self.options
         interpreter.set_up()
-        raise_descriptor_limit()
+        interpreter.raise_descriptor_limit()
         self.state.acquire()
         self._opened.append(self.state.release)
         remote = open_store(options.remote_state_dir)
-        wish = Wish(options.fresh, options.checkpoint, options.dry_run, options.take_over)
+        deployed = "" if options.dry_run or options.embedded else release.tree()
+        wish = Wish(options.fresh, options.checkpoint, options.dry_run, options.take_over, deployed)
         log.info("starting from: %s", await asyncio.to_thread(prepare, self.state, remote, wish, now_ms()))
+        if await asyncio.to_thread(on_probation, remote, deployed, self.state.path):
+            self.probation = Probation(remote, deployed, SystemClock(), lambda: self.sessions.count)
         if options.config.remote_state_dir and not options.dry_run:
             await asyncio.to_thread(require_ours, self.state, remote)
         opened = open_state(options, self.state, now_ms(), self._opened)
@@ -119,6 +125,8 @@ class Controller:
         self.ticker = SchedulerTicker(self.model, caps)
         self.loop = ControllerLoop(self.model, self.writer, self.ticker)
         self.ticker.wake = self.loop.wake
+        if self.probation is not None:
+            await self.loop.hold(self.probation.why)
         apply_config(options.config, self.loop)
         self.timers = Timers(self.loop)
         authenticator = Authenticator(
@@ -159,18 +167,42 @@ class Controller:
         self.pipeline, self.query = services.pipeline, services.query
         self.profiles, self.asking = services.profiles, services.asking
         self.task_status = services.task_status
+        if self.probation is not None:
+            self.router.refuse = self.probation.refuse
+            self.sessions.hush()
         self.leases, self.machine_calls = services.leases, services.autoscaler
         proxy = Proxy(
             Targets(authenticator, opened.keys, services.places.at),
             {LOG_SERVER: LogServerHealth(self.finelog.current).answer},
         )
-        await self.servers.start(self.router, authenticator, self.problems, metrics, proxy)
+        await self.servers.start(
+            self.router, authenticator, self.problems, metrics, proxy, lambda: self.probation is not None
+        )
         self.port = self.servers.port
         await self.finelog.start()
         self._logging()
         self._background()
-        await self._machines()
+        if self.probation is None:
+            await self._act(deployed)
+            self._announce()
+            return
         self._announce()
+        self._proving = asyncio.create_task(self._prove(self.probation, deployed), name="probation")
+        self._proving.add_done_callback(self._proved)
+
+    async def _prove(self, probation: Probation, deployed: str) -> None:
+        """Until the deployment is committed, then goes on with what waited."""
+        await probation.run()
+        self.probation, self.router.refuse = None, None
+        self.sessions.speak()
+        self.loop.resume()
+        await self._act(deployed)
+
+    def _proved(self, done: asyncio.Task[None]) -> None:
+        if not done.cancelled() and (error := done.exception()) is not None:
+            log.error("the end of the probation failed", exc_info=error)
+            self.failed = True
+            self.request_stop()
 
     def _is_current(self, uid: str) -> bool:
         attempt = self.model.attempts.get(uid)
@@ -196,6 +228,12 @@ class Controller:
         self.guard.spawn("finelog", self.finelog.run())
         if not self.options.dry_run:
             self.guard.spawn("liveness", self._liveness())
+
+    async def _act(self, deployed: str) -> None:
+        """What changes the world outside, or the state by itself."""
+        if deployed:
+            await asyncio.to_thread(note_served, self.state.path, deployed)
+        if not self.options.dry_run:
             pruner = Pruner(self.loop, self.readers, self.options.config.retention, self.sessions.age_ms)
             self.guard.spawn("retention", pruner.run())
             for name, work in self.profiles.background():
@@ -203,6 +241,7 @@ class Controller:
             told = task_outputs.policy(self.options.config, self.options.remote_state_dir)
             self.guard.spawn("task outputs", task_outputs.Expiry(told, now_ms).run())
         self.guard.spawn("checkpoints", self.keeping.run())
+        await self._machines()
 
     def _loop_ended(self, _: asyncio.Task[None]) -> None:
         """Without its loop a controller can only read; a new process is better than that."""
@@ -223,7 +262,6 @@ class Controller:
                 log.warning("nobody reads that the controller is ready: %s", error.strerror)
 
     async def _machines(self) -> None:
-        self.machines: LocalMachines | None = None
         if self.options.dry_run:
             return
         self.machines = machines = local_fleet.local_machines(self.options.config, self.state.path, self.port.url)
@@ -261,12 +299,13 @@ class Controller:
 
     def problems(self) -> list[str]:
         """What keeps this controller from being ready."""
-        found = self.guard.problems()
+        found = [self.probation.problem()] if self.probation is not None else []
+        found += self.guard.problems()
         if self.loop.stats.store_error:
             found.append(f"the state store refuses writes: {self.loop.stats.store_error}")
         if self.finelog.problem():
             found.append(self.finelog.problem())
-        found += self.keeping.problems()
+        found += self.keeping.problems() if self.probation is None else []
         if self.machine_calls.scaler is not None and self.machine_calls.scaler.fault:
             found.append(f"the autoscaler: {self.machine_calls.scaler.fault}")
         if self._stopping.is_set():
@@ -287,6 +326,9 @@ class Controller:
     async def stop(self) -> None:
         log.info("shutting down")
         self.ticker.pause()
+        if self._proving is not None:
+            self._proving.cancel()
+            await asyncio.wait([self._proving])
         await self.guard.end("autoscaler")
         with contextlib.suppress(Exception):
             await self.servers.say_not_serving()
@@ -343,28 +385,6 @@ class Controller:
     def _say_killed(workers: Sequence[str]) -> None:
         if workers:
             log.warning("killed %s; what its tasks had not written is lost", ", ".join(workers))
-
-
-def raise_descriptor_limit() -> None:
-    """Every connection takes three descriptors; the usual soft limit of 1,024 would refuse the 300th worker or watcher."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def default_state_dir() -> Path:
-    """Where an unconfigured controller keeps its state."""
-    home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(home) / "iris" / "controller"
-
-
-def dry_run_state_dir() -> Path:
-    """Where a dry run keeps its copy unless told: a folder of today. Raises StateDirError: somebody else could put state there."""
-    home = Path("/tmp/dry-run")
-    home.mkdir(mode=0o700, exist_ok=True)
-    if home.is_symlink() or home.stat().st_uid != os.geteuid():
-        raise StateDirError(f"{home} belongs to somebody else", hint="choose another place with --state-dir")
-    return home / time.strftime("%Y-%m-%d")
 
 
 async def _serve(options: ServeOptions) -> int:

@@ -53,6 +53,7 @@ class Servers:
         problems: Callable[[], list[str]],
         metrics: Metrics,
         proxy: Proxy,
+        probation: Callable[[], bool] = lambda: False,
     ) -> None:
         """Raises BootFailed: the address cannot be listened on."""
         options = self._options
@@ -76,6 +77,7 @@ class Servers:
             metrics=metrics,
             allowed_hosts=options.config.allowed_hosts,
             proxy=proxy,
+            probation=probation,
         )
         self._proxy = proxy
         self._http = HttpServer(app)

@@ -18,6 +18,7 @@ from iris_controller.checkpoint import restore
 from iris_controller.checkpoint.claims import OwnClaims
 from iris_controller.checkpoint.layout import BadCheckpoint
 from iris_controller.checkpoint.owner import read_claim, require_takeable
+from iris_controller.checkpoint.served import served_last
 from iris_controller.store.database import StateDir, StateDirError, check_integrity
 from iris_core.contracts import IrisError
 from iris_core.procedures import record as rollout
@@ -47,6 +48,8 @@ class Wish:
     dry_run: bool = False
     take_over: bool = False
     """Go on with the local database also if another controller has taken over since."""
+    release: str = ""
+    """The deployed release that starts, "" = it is none: a rollback to another one is not its business."""
 
 
 def prepare(state: StateDir, remote: ObjectStore, wish: Wish, now_ms: int) -> str:
@@ -86,7 +89,7 @@ def _prepared(state: StateDir, remote: ObjectStore, wish: Wish, now_ms: int) -> 
         if aside is not None:
             log.warning("starting fresh; the previous state was moved to %s", aside)
         return "fresh"
-    asked = None if wish.dry_run else _rollback(remote)
+    asked = None if wish.dry_run else _rollback(state, remote, wish.release)
     if asked is not None:
         return _roll_back(state, remote, asked, now_ms)
     if wish.checkpoint:
@@ -109,30 +112,47 @@ def put_in_place(state: StateDir, checkpoint: str, now_ms: int) -> tuple[str, Pa
         raise StateDirError(f"the state in {state.path} cannot be prepared: {error}") from error
 
 
-def _rollback(remote: ObjectStore) -> rollout.Standing | None:
-    """The rollout record, if it asks for a rollback that restores something (control-plane §6.4)."""
+def _rollback(state: StateDir, remote: ObjectStore, release: str) -> rollout.Standing | None:
+    """The rollout record, if it asks this release for a rollback (control-plane §6.4). Raises NoState: it may."""
     try:
         standing = rollout.read(remote)
     except IrisError as error:
-        log.warning("whether a rollback is asked for is not known: %s: %s", remote.url, error.message)
+        require_known(error, release, state.path)
         return None
     record = standing.record
     if record is None or record.phase is not rollout.Phase.ROLLBACK_REQUESTED:
         return None
-    if not record.rollback_checkpoint:
-        log.info("a rollback without a checkpoint was asked for: the state stays as it is")
+    if release and record.image and record.image != release:
+        log.warning("a rollback to release %s is asked for; this one leaves it alone", record.image[:12])
         return None
     return standing
 
 
+def require_known(error: IrisError, release: str, state_dir: Path) -> None:
+    """Raises NoState unless this release may start though the rollout record cannot be read."""
+    if release and served_last(state_dir) != release:
+        raise NoState(
+            f"whether release {release[:12]} may serve is not known: {error.message}",
+            hint="it starts once the record can be read; the release that served here last may start without",
+        ) from error
+    log.warning("the rollout record is not known: %s", error.message)
+
+
 def _roll_back(state: StateDir, remote: ObjectStore, standing: rollout.Standing, now_ms: int) -> str:
-    assert standing.record is not None
-    named = standing.record.rollback_checkpoint
+    record = standing.record
+    assert record is not None
+    named = record.rollback_checkpoint
     try:
-        found = _take(state, restore.find(named), f"db.aside.{now_ms}")
+        if not named:
+            found = _local(state, remote, now_ms)
+        elif restore.mark_of(state.path) == _mark(record):
+            # Killed before the record said so: nothing was served from it.
+            found = f"rollback, checkpoint {named} was restored before"
+        else:
+            found = f"rollback, {_take(state, restore.find(named), f'db.aside.{now_ms}', _mark(record))}"
     except IrisError as error:
         raise NoState(
-            f"the rollback to {named} cannot be done: {error.message}",
+            f"the rollback to {named or 'the release before'} cannot be done: {error.message}",
             hint=f"the request stands in {remote.url}/{rollout.RECORD}; bring the checkpoint back, or deploy anew",
         ) from error
     try:
@@ -143,7 +163,12 @@ def _roll_back(state: StateDir, remote: ObjectStore, standing: rollout.Standing,
             f"the rollback was done, and cannot be marked as done: {error.message}",
             hint="start the controller again once the store takes writes",
         ) from error
-    return f"rollback, {found}"
+    return found
+
+
+def _mark(record: rollout.RolloutRecord) -> str:
+    """Names one request for a rollback; another one to the same checkpoint is not the same."""
+    return f"{record.rollback_checkpoint} {record.updated_at_ms}"
 
 
 def _local(state: StateDir, remote: ObjectStore, now_ms: int) -> str:
@@ -187,19 +212,19 @@ def _local(state: StateDir, remote: ObjectStore, now_ms: int) -> str:
     return "fresh"
 
 
-def _take(state: StateDir, candidate: Candidate, aside: str) -> str:
+def _take(state: StateDir, candidate: Candidate, aside: str, mark: str = "") -> str:
     """Restores it. Raises BadCheckpoint, named; nothing was touched then."""
-    kept = _swapped(state, candidate, aside)
+    kept = _swapped(state, candidate, aside, mark)
     if kept is not None:
         log.warning("the database that was here is kept in %s", kept)
     return f"checkpoint {candidate.label}"
 
 
-def _swapped(state: StateDir, candidate: Candidate, aside: str) -> Path | None:
+def _swapped(state: StateDir, candidate: Candidate, aside: str, mark: str = "") -> Path | None:
     if candidate.manifest is None:
         log.warning("%s has no manifest: it is taken as a checkpoint of an older release", candidate.label)
     try:
-        restore.stage(candidate, state.path)
+        restore.stage(candidate, state.path, mark)
     except BadCheckpoint as bad:
         raise BadCheckpoint(f"checkpoint {candidate.label} cannot be used: {bad.message}", hint=bad.hint) from None
     return restore.swap(state.path, aside)

@@ -46,6 +46,7 @@ SPARE_BYTES: Final = 64 << 20
 PIECE_BYTES: Final = 1 << 20
 STAGING: Final = "db.restoring"
 READY: Final = "db.restored"
+MARK: Final = "restored-for"
 
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _SQLITE = b"SQLite format 3\0"
@@ -277,8 +278,11 @@ def _stamp(path: Path, epoch_ms: int, *, durable: bool) -> None:
         raise fault(error) from None
 
 
-def stage(candidate: Candidate, state_dir: Path) -> Path:
-    """Unpacks into a folder of its own beside `db` and returns it, whole and durable. Raises as `unpack` does."""
+def stage(candidate: Candidate, state_dir: Path, mark: str = "") -> Path:
+    """Unpacks into a folder of its own beside `db` and returns it, whole and durable. Raises as `unpack` does.
+
+    `mark` lies beside the database from then on (`mark_of`): both come into their place by one rename.
+    """
     staging = state_dir / STAGING
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir(mode=0o700)
@@ -286,6 +290,11 @@ def stage(candidate: Candidate, state_dir: Path) -> Path:
         unpack(candidate, staging / DATABASE)
         for leftover in (f"{DATABASE}-journal", f"{DATABASE}-wal", f"{DATABASE}-shm"):
             (staging / leftover).unlink(missing_ok=True)
+        if mark:
+            with (staging / MARK).open("w") as file:
+                file.write(mark)
+                file.flush()
+                os.fsync(file.fileno())
         _sync(staging)
         ready = state_dir / READY
         staging.rename(ready)
@@ -294,6 +303,14 @@ def stage(candidate: Candidate, state_dir: Path) -> Path:
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
         raise
+
+
+def mark_of(state_dir: Path) -> str:
+    """What the database that is in its place was marked with when it was restored, "" = nothing."""
+    try:
+        return (state_dir / "db" / MARK).read_text() if (state_dir / "db" / DATABASE).exists() else ""
+    except (OSError, ValueError):
+        return ""
 
 
 def swap(state_dir: Path, aside: str) -> Path | None:

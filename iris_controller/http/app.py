@@ -51,6 +51,7 @@ def create_app(
     metrics: Metrics,
     allowed_hosts: Iterable[str] = (),
     proxy: ASGIApp | None = None,
+    probation: Callable[[], bool] = lambda: False,
 ) -> ASGIApp:
     """The application.
 
@@ -58,8 +59,9 @@ def create_app(
     problems       what keeps the controller from being ready, one line each; asked at every `/readyz`
     allowed_hosts  names, besides those of loopback, under which the controller is known; without ports
     proxy          answers below `/proxy/`; None = there is none
+    probation      whether the release is on probation, which `/health` says
     """
-    web = _Web(router, authenticator, problems, metrics)
+    web = _Web(router, authenticator, problems, metrics, probation)
     found: list[BaseRoute] = [
         Route("/health", web.health),
         Route("/readyz", web.readyz),
@@ -119,14 +121,17 @@ class _Web:
         authenticator: Authenticator,
         problems: Callable[[], Sequence[str]],
         metrics: Metrics,
+        probation: Callable[[], bool],
     ) -> None:
         self._authenticator = authenticator
         self._problems = problems
         self._metrics = metrics
+        self._probation = probation
         self.rpc = _Rpc(router)
 
     async def health(self, request: Request) -> Response:
-        return Response(b"ok\n", media_type="text/plain", headers=_HEADERS)
+        said = b"ok, on probation\n" if self._probation() else b"ok\n"
+        return Response(said, media_type="text/plain", headers=_HEADERS)
 
     async def readyz(self, request: Request) -> Response:
         found = list(self._problems())

@@ -66,7 +66,21 @@ class WorkerSessions:
         self.on_capture: Callable[[str, worker_pb2.ProfileCapture], None] | None = None
         """Takes the profiles that workers send by themselves."""
         self.ignored_observations = 0
+        self._hushed = False
         loop.on_commit(self._committed)
+
+    @property
+    def count(self) -> int:
+        """Workers that are attached, also those that are not registered yet."""
+        return len(self._sessions)
+
+    def hush(self) -> None:
+        """From now on workers attach and report, and are told nothing: what they say waits in a loop that is held."""
+        self._hushed = True
+
+    def speak(self) -> None:
+        """Ends that: once the loop goes on, workers are registered, and told what they are to run."""
+        self._hushed = False
 
     def age_ms(self, worker_id: str) -> int:
         """Since the worker's last message, at most since boot."""
@@ -156,6 +170,15 @@ class WorkerSessions:
         liveness.heard(self._clock())
         liveness.attached = True
         held = {o.attempt_uid: o for o in hello.holding}
+
+        def plan(o: Overlay, now_ms: int) -> None:
+            # One that waited may be of a stream that has ended meanwhile.
+            if not session.closed:
+                self._plan_register(o, now_ms, hello, attributes, total, held)
+
+        if self._hushed:
+            self._loop.post("worker attach", plan).add_done_callback(lambda f: self._registered_late(session, hello, f))
+            return
         try:
             await self._loop.submit(
                 "worker attach", lambda o, now: self._plan_register(o, now, hello, attributes, total, held)
@@ -163,10 +186,21 @@ class WorkerSessions:
         except BaseException:
             self._detached(session)
             raise
+        self._registered(session, hello)
+
+    def _registered_late(self, session: Session, hello: worker_pb2.WorkerHello, done: asyncio.Future[None]) -> None:
+        if done.cancelled() or done.exception() is not None:
+            session.close()
+        elif not session.closed:
+            self._registered(session, hello)
+
+    def _registered(self, session: Session, hello: worker_pb2.WorkerHello) -> None:
         session.zombies = {uid for uid in session.held if not self._bound(uid, session.worker_id)}
         seq = max((o.seq for o in hello.holding), default=0)
         if seq:
             session.send(worker_pb2.AttachResponse(ack=worker_pb2.ObservationAck(seq=seq)))
+        session.registered = True
+        session.dirty()
 
     def _bound(self, uid: str, worker_id: str) -> bool:
         attempt = self._model.attempts.get(uid)
@@ -275,7 +309,7 @@ class WorkerSessions:
             if session.closed:
                 return
             desired = None
-            if session.desired_dirty:
+            if session.desired_dirty and session.registered:
                 session.desired_dirty = False
                 desired = await self._desired.of(session)
             if (desired is not None or session.ack_late) and (ack := session.due_ack()) is not None:

@@ -18,6 +18,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from iris_controller.rpc import audit_lines
+from iris_controller.rpc.auth import Role
 from iris_controller.rpc.client_context import CONFIRM_HEADER, PLAN_HEADER, read_context
 from iris_controller.rpc.errors import RpcError, as_rpc_error, clean, exhausted, invalid
 from iris_controller.rpc.json_rpc import serve_json
@@ -174,6 +175,8 @@ class Router:
         self._mutations: set[asyncio.Task[Any]] = set()
         self.plans: PlanTokens | None = None
         """Set where there are RPCs of tier 3: they are refused without."""
+        self.refuse: Callable[[], None] | None = None
+        """Raises while nothing may be changed; what workers alone say is taken in."""
 
     # Registration ---------------------------------------------------------------------------------------------
 
@@ -316,6 +319,7 @@ class Router:
 
     async def one(self, entry: Entry, call: Call, argument: Argument) -> Answer:
         """The answer of a unary method. Raises what the handler raises, and DEADLINE_EXCEEDED."""
+        self._require_acting(entry)
         if isinstance(argument, Message):
             call.request_id = _request_id(argument)
         limit = asyncio.timeout(call.time_left_s())
@@ -340,6 +344,7 @@ class Router:
         self, entry: Entry, call: Call, argument: Argument | AsyncIterator[Argument]
     ) -> AsyncGenerator[Answer, None]:
         """The answers of a streaming method; the handler's iterator is closed with this one."""
+        self._require_acting(entry)
         if entry.raw is not None:
             assert isinstance(argument, bytes)
             check_scope(call.identity, entry.method, argument)
@@ -353,6 +358,10 @@ class Router:
             close = getattr(answers, "aclose", None)
             if close is not None:
                 await close()
+
+    def _require_acting(self, entry: Entry) -> None:
+        if self.refuse is not None and entry.access.mutates and Role.WORKER not in entry.access.roles:
+            self.refuse()
 
     def finished(self, path: str, status: str, started: float) -> None:
         """Tells the observer of a call that began at `started` (monotonic)."""

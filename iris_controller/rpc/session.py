@@ -66,6 +66,8 @@ class Session:
         self.wake.set()
         self.outbox: list[worker_pb2.AttachResponse] = []
         self.desired_dirty = True
+        self.registered = False
+        """The state knows it; before that it is told nothing."""
         self.generation = 0
         self.applied = 0
         self.zombies: set[str] = set()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from iris_controller.checkpoint import restore
+from iris_controller.checkpoint import restore, served
 from iris_controller.checkpoint.choose import NoState, Wish, prepare
 from iris_controller.checkpoint.layout import COMPRESSED, DATABASE, MANIFEST, BadCheckpoint, folder_of
 from iris_controller.store.database import StateDir, StateDirError
@@ -375,6 +375,64 @@ def test_a_rollback_is_not_served_before_it_is_marked(
     assert start(state, store).startswith("rollback, ")
 
 
+def test_a_rollback_that_was_done_and_not_marked_is_not_done_again(
+    world: tuple[FakeStore, StateDir, StateDir], tmp_path: Path
+) -> None:
+    from providers.objects import open_store
+
+    store, state, _ = world
+    checkpoint(state, open_store(f"file://{tmp_path}/r"), T0 + 3000)
+    named = f"file://{tmp_path}/r/controller-state/{T0 + 3000}"
+    asked = {"phase": "rollback_requested", "image": "old", "rollback_checkpoint": named}
+    record(store, **asked)
+    store.fail("write")
+    for _ in range(3):  # killed, or cut off from the store, before the record says it
+        with pytest.raises(NoState, match="cannot be marked"):
+            start(state, store, release="old")
+        assert len(list(state.path.glob("db.aside.*"))) == 1, "restored once"
+    store.before = None
+    assert start(state, store, release="old") == f"rollback, checkpoint {named} was restored before"
+    assert json.loads(store.get("rollout-record.json"))["phase"] == "rolled_back"
+    assert start(state, store, release="old") == "local", "a later start rewinds nothing"
+    # Another request to the same checkpoint is another rollback.
+    record(store, **{**asked, "updated_at_ms": 2})
+    assert start(state, store, release="old") == f"rollback, checkpoint {named}"
+    assert len(list(state.path.glob("db.aside.*"))) == 2
+
+
+def test_a_rollback_without_a_checkpoint_keeps_the_database_and_is_consumed(
+    world: tuple[FakeStore, StateDir, StateDir],
+) -> None:
+    store, state, _ = world
+    before = table_hashes(state.database)
+    record(store, phase="rollback_requested", image="old", previous_image=None, rollback_checkpoint=None)
+    assert start(state, store, release="old") == "local"
+    after = json.loads(store.get("rollout-record.json"))
+    assert (after["phase"], after["image"], after["more"]) == ("rolled_back", "old", [1])
+    assert table_hashes(state.database) == before and not list(state.path.glob("db.aside.*"))
+
+
+def test_a_rollback_to_another_release_is_left_to_that_one(world: tuple[FakeStore, StateDir, StateDir]) -> None:
+    store, state, _ = world
+    record(store, phase="rollback_requested", image="old", rollback_checkpoint=f"{store.url}/controller-state/{T0}")
+    raw = store.get("rollout-record.json")
+    assert start(state, store, release="new") == "local"
+    assert store.get("rollout-record.json") == raw and not list(state.path.glob("db.aside.*"))
+
+
+def test_a_release_that_may_have_to_roll_back_waits_until_the_record_can_be_read(
+    world: tuple[FakeStore, StateDir, StateDir],
+) -> None:
+    store, state, _ = world
+    served.note_served(state.path, "old")
+    store.fail("read", reason="no route to host")
+    assert start(state, store, release="old") == "local", "the one that served last goes on without the store"
+    with pytest.raises(NoState, match=r"whether release new may serve is not known: .*no route to host"):
+        start(state, store, release="new")
+    store.before = None
+    assert start(state, store, release="new") == "local"
+
+
 @pytest.mark.parametrize(
     "raw",
     [
@@ -383,7 +441,6 @@ def test_a_rollback_is_not_served_before_it_is_marked(
         b"{}",
         b'{"phase": "unheard_of"}',
         b'{"phase": "rollback_requested", "rollback_checkpoint": 7}',
-        b'{"phase": "rollback_requested", "rollback_checkpoint": null}',
         b'{"phase": "committed", "rollback_checkpoint": "file:///nowhere/1"}',
     ],
 )
