@@ -76,8 +76,9 @@ class RegistryClient:
             raise self._failed(begun, image, "push")
         place = urljoin(_base(image), begun.headers.get("location", ""))
         if urlsplit(place).netloc == urlsplit(_base(image)).netloc:
-            # One that cannot be given up ends by itself.
-            self._send("DELETE", place, image, PUSH)
+            # With the token that we have: one that the registry keeps in spite of it ends by itself.
+            headers = _authorization(self._authorizer.header(image, PUSH))
+            self._transport.send("DELETE", place, headers=headers, is_loopback=image.is_loopback)
 
     # --- manifests -----------------------------------------------------------------------------------------------
 

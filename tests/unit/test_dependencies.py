@@ -29,6 +29,9 @@ FOR_OPERATORS = {"sqlite-utils"}
 PROGRAMS = {"py-spy", "memray"}
 """Run as programs of their own, imported by nothing; where one is missing, profiles say so and all else goes on."""
 
+FOR_DEPLOYMENTS = {"httpx"}
+"""Asks image registries, which a cluster of this machine has none of."""
+
 DAEMON = "iris_controller"
 """The one package that may import the `controller` extra at the top of a module."""
 
@@ -118,7 +121,7 @@ def test_a_local_cluster_asks_for_what_the_extra_brings() -> None:
     """Its check runs before anything is started, so a name too many would refuse an install that is complete."""
     from providers.local.cluster import NEEDED
 
-    extra = names(project()["optional-dependencies"]["controller"]) - FOR_OPERATORS - PROGRAMS
+    extra = names(project()["optional-dependencies"]["controller"]) - FOR_OPERATORS - FOR_DEPLOYMENTS - PROGRAMS
     assert set(NEEDED) == {module_of(package) for package in extra}
 
 
@@ -133,10 +136,11 @@ def test_locks_name_no_place_and_pin_everything() -> None:
 def test_smaller_locks_are_cut_from_the_largest() -> None:
     """One .venv serves every target only if no two locks disagree about a version."""
     whole = pins("all")
-    for name in ("base", "controller", "dev"):
+    for name in ("base", "controller", "dev", "task-image"):
         part = pins(name)
         assert part.items() <= whole.items(), name
     assert pins("base").items() <= pins("controller").items() <= pins("dev").items()
+    assert pins("base").items() < pins("task-image").items()
 
 
 def test_locks_hold_what_the_project_asks_for() -> None:
