@@ -17,3 +17,4 @@ compile dev pyproject.toml --extra controller --group dev --constraint requireme
 compile controller pyproject.toml --extra controller --group build --constraint requirements/all.txt
 compile base pyproject.toml --constraint requirements/all.txt
 compile task-image pyproject.toml --group task-image --constraint requirements/all.txt
+compile build --group pyproject.toml:build --constraint requirements/all.txt
