@@ -22,7 +22,7 @@ from iris_controller.store.reads import Readers
 from iris_controller.store.seal import Seal
 from iris_controller.store.writer import Writer
 from iris_core.auth.keys import load_or_create_key
-from iris_core.auth.tokens import KeySet, TokenSigner
+from iris_core.auth.tokens import KeySet, TokenSigner, load
 from iris_core.contracts import IrisError
 from iris_core.model.states import JOB_TERMINAL
 
@@ -75,6 +75,7 @@ def open_state(options: ServeOptions, state: StateDir, now_ms: int, opened: list
     row = writer.connection.execute("SELECT value FROM meta WHERE key = ?", (META,)).fetchone()
     answered = AnsweredIds(writer.connection.execute("SELECT principal, request_id FROM request_ids"))
     writer.start()
+    load()
     gc.collect()
     gc.freeze()
     readers = Readers(state.database)

@@ -12,6 +12,7 @@ import logging
 import signal
 import subprocess
 import sys
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,14 +43,18 @@ class FinelogProcess:
     def __init__(self, folder: Path, options: Sequence[str] = ()) -> None:
         self._folder = folder
         self._options = tuple(options)
-        # One that was started with other options is another one.
-        told = hashlib.sha256("\0".join(options).encode()).hexdigest()[:8] if options else ""
-        self._release = release.release() + (f"+{told}" if told else "")
         self._endpoint = folder / "endpoint.json"
         self._child: subprocess.Popen[bytes] | None = None
         self._known: Known | None = None
         self.address = ""
         self.release = ""
+
+    @cached_property
+    def _release(self) -> str:
+        """Not before it is asked for: reading all of our code takes a tenth of a second, and a checkpoint starts no log store."""
+        # One that was started with other options is another one.
+        told = hashlib.sha256("\0".join(self._options).encode()).hexdigest()[:8] if self._options else ""
+        return release.release() + (f"+{told}" if told else "")
 
     def current(self) -> str:
         return self.address

@@ -38,7 +38,7 @@ from iris_controller.ticker import SchedulerTicker
 from iris_core.auth.keys import new_key
 from iris_core.auth.tokens import KeySet, TokenSigner
 from iris_core.client.calls import failure
-from iris_core.config.cluster import parse_config
+from iris_core.config.cluster import ClusterConfig
 from iris_core.contracts import RpcFailed, UsageFailed
 from iris_core.wire.services import method
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from iris_controller.checkpoint.opening import Unpacked
     from iris_controller.state.model import Model
 
-CONFIG: Final = "name: checkpoint\nplatform: {local: }\nworker_provider: {}\n"
+CONFIG: Final = ClusterConfig(name="checkpoint", source="checkpoint")
 HERE: Final = {"iris-read-only": "1"}
 PEER: Final = "127.0.0.1:1"
 LOOK_S: Final = 1.0
@@ -99,7 +99,7 @@ class OfflineState:
         loop = ControllerLoop(model, _Nobody(), SchedulerTicker(model), wall_ms=lambda: self.moment_ms)
         self._router = Router(Authenticator(stored.keys, (), (), lambda _: False), lambda _: None)
         folder = database.parent
-        options = ServeOptions(config=parse_config(CONFIG), state_dir=folder, host="", dry_run=True)
+        options = ServeOptions(config=CONFIG, state_dir=folder, host="", dry_run=True)
         finelog = FinelogProcess(folder)
         Services(
             options, stored, loop, finelog, "offline", self.moment_ms, list, {}, lambda table, row: None, requeued=waits

@@ -2,7 +2,7 @@
 
 JWTs with one algorithm, Ed25519, and one audience; every other algorithm, `none` included, is refused before the signature is
 looked at. A token says who somebody is and never grants `admin`: what a name may do is resolved by the server at every request.
-Must never log a token, and must never accept one without an expiry.
+What reads and writes tokens is imported with the first one: a checkpoint that is only looked at has none. Must never log a token, and must never accept one without an expiry.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-import jwt
 
 from iris_core.auth.keys import SigningKey, key_id
 
@@ -63,6 +61,11 @@ class EndpointGrant:
     expires_at_s: int
 
 
+def load() -> None:
+    """Imports what reads and writes tokens now: it takes a tenth of a second, which the first token on an event loop must not."""
+    import jwt  # noqa: F401
+
+
 class TokenSigner:
     """Makes tokens. `clock` gives epoch seconds."""
 
@@ -94,6 +97,8 @@ class TokenSigner:
         return self._encode({"aud": AUDIENCE, "sub": subject, "role": role, **more}, ttl_s)
 
     def _encode(self, claims: dict[str, Any], ttl_s: int) -> str:
+        import jwt
+
         now = int(self._clock())
         claims = {**claims, "iat": now, "exp": now + ttl_s}
         return jwt.encode(claims, self._key.private, algorithm=ALGORITHM, headers=self._headers)
@@ -140,6 +145,8 @@ class KeySet:
     def _decode(self, token: str, audience: str) -> dict[str, Any]:
         if len(token) > _MAX_LENGTH:
             raise TokenError("too long")
+        import jwt
+
         try:
             header = jwt.get_unverified_header(token)
             if header.get("alg") != ALGORITHM:
