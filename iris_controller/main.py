@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
+from iris_controller import store_command
 from iris_controller.options import ServeOptions
 from iris_core.contracts import IrisError, UsageFailed
 
@@ -47,6 +48,9 @@ def parser() -> Parser:
     )
     restore.add_argument("checkpoint", metavar="CHECKPOINT", help="path or URL of its folder, or of a file in it")
     restore.add_argument("--state-dir", metavar="DIR", required=True, help="local state of the controller")
+    store_command.add_parser(commands)
+    host = commands.add_parser("host", help="answer one request of a deployment from another machine")
+    host.add_argument("request", metavar="NAME", help="what is asked; the rest of it comes as JSON on stdin")
     serve.add_argument("--embedded", action="store_true", help=argparse.SUPPRESS)
     serve.add_argument("--ready-fd", type=int, default=-1, help=argparse.SUPPRESS)
     return root
@@ -124,6 +128,12 @@ def main(argv: list[str] | None = None) -> int:
     """Exit codes: 0 stopped on request, 1 cannot start, 2 usage."""
     words = parser().parse_args(argv)
     try:
+        if words.command == "store":
+            return store_command.run(words)
+        if words.command == "host":
+            from iris_controller import host_command
+
+            return host_command.run(words.request, sys.stdin.buffer, sys.stdout.write)
         if words.command == "restore":
             return restore(words.checkpoint, words.state_dir)
         return serve(

@@ -74,10 +74,36 @@ def differing(lock: str) -> list[str]:
 
 
 class RunningOrBuilt:
-    """The interpreter that runs this if it fits the lock, else one that is built below `root/envs/`."""
+    """The interpreter that runs this if it fits the lock, else one that is built below `root/envs/`.
 
-    def __init__(self, root: Path) -> None:
+    With `wheels` it is built from the files in that folder, and nothing is fetched.
+    """
+
+    def __init__(self, root: Path, wheels: Path | None = None) -> None:
         self._folder = root / "envs"
+        self._wheels = wheels
+
+    def found(self, raw: bytes) -> tuple[str, str] | None:
+        """As `ensure`, if nothing has to be built; None if something has to. Raises IrisError."""
+        key = key_of(raw)
+        marker = self._folder / key / MARKER
+        try:
+            values = json.loads(marker.read_text())
+            python = str(values["python"])
+            if os.access(python, os.X_OK) and (values["built"] or not differing(raw.decode())):
+                return key, python
+            shutil.rmtree(marker.parent)  # its interpreter is gone, or has other packages by now
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise IrisError(f"{marker} cannot be read", hint=f"remove {marker.parent}: it is built again") from error
+        if differing(raw.decode()):
+            return None
+        try:
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            return key, self._mark(marker, sys.executable, built=False)
+        except OSError as error:
+            raise IrisError(f"{marker}: {error.strerror or error}", hint="make room, then try again") from error
 
     def ensure(self, lock: Path, say: Say) -> tuple[str, str]:
         """See `releases.Environments`."""
@@ -88,12 +114,9 @@ class RunningOrBuilt:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with held(self._folder / f".{key}.lock"):
-                if marker.exists():
-                    return key, str(json.loads(marker.read_text())["python"])
-                if not differing(raw.decode()):
-                    say("the running environment fits the lock")
-                    path.mkdir(exist_ok=True)
-                    return key, self._mark(marker, sys.executable, built=False)
+                found = self.found(raw)
+                if found is not None:
+                    return found
                 if path.exists():
                     shutil.rmtree(path)
                 path.mkdir()
@@ -109,6 +132,7 @@ class RunningOrBuilt:
                         "--quiet",
                         "--disable-pip-version-check",
                         "--require-hashes",
+                        *(["--no-index", "--find-links", str(self._wheels)] if self._wheels is not None else []),
                         "-r",
                         str(lock),
                     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,3 +37,13 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def digest_of(folder: Path) -> str:
+    """A digest of the names and contents of every file below a folder; what an interpreter caches there does not count."""
+    whole = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or (path.is_file() and "__pycache__" not in path.parts):
+            content = os.fsencode(os.readlink(path)) if path.is_symlink() else path.read_bytes()
+            whole.update(f"{path.relative_to(folder).as_posix()}\0{hashlib.sha256(content).hexdigest()}\n".encode())
+    return whole.hexdigest()

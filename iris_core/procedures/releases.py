@@ -111,7 +111,7 @@ class Releases:
             say("building the wheel")
             wheel = _wheel(work)
             target = work / "release"
-            _unpack(wheel, target / LIB)
+            unpack(wheel, target / LIB)
             manifest = {
                 "tree": tree.id,
                 "base": tree.base,
@@ -191,8 +191,8 @@ def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[bytes]
         raise IrisError(f"{command[2]} has not ended within {BUILD_S:g} s") from None
 
 
-def _unpack(wheel: Path, to: Path) -> None:
-    """Raises IrisError for an archive that leaves its folder or is larger than any release of ours."""
+def unpack(wheel: Path, to: Path) -> None:
+    """Unpacks a wheel, or an archive of what was in one. Raises IrisError for an archive that leaves its folder or is larger than any release of ours."""
     with zipfile.ZipFile(wheel) as archive:
         members = archive.infolist()
         if len(members) > MAX_FILES or sum(member.file_size for member in members) > MAX_BYTES:

@@ -61,11 +61,15 @@ _BEFORE: Final = re.compile(
 
 
 class HostUnreachable(ConnectFailed):
-    """No SSH connection; whether a command that was begun took effect is not known unless `begun` is false."""
+    """No SSH connection.
 
-    def __init__(self, message: str, *, hint: str = "", begun: bool = False) -> None:
+    `begun`: a command may have been started, and whether it took effect is not known. `final`: trying again is of no use.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", begun: bool = False, final: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.begun = begun
+        self.final = final
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +140,8 @@ class Ssh:
                 return Done(run.code, run.out, run.err, attempt)
             self.close()  # the connection that is shared may be the broken one
             begun = begun or run.begun
-            failure, final = _failure(self.label, run, timeout_s, begun=begun)
-            if final or got or attempt == ATTEMPTS:
+            failure = _failure(self.label, run, timeout_s, begun=begun)
+            if failure.final or got or attempt == ATTEMPTS:
                 if attempt > 1:
                     failure.message += f" ({attempt} attempts)"
                     failure.args = (failure.message,)
@@ -172,14 +176,14 @@ class Ssh:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def options(host: SshHost) -> list[str]:
-    """ssh with everything that decides who connects as whom, and that nothing is asked."""
+def options(host: SshHost, *, level: str = "ERROR") -> list[str]:
+    """ssh with everything that decides who connects as whom, and that nothing is asked; `level` is what it says of itself."""
     words = [
         "ssh", "-T", "-p", str(host.port), "-l", host.user,
         "-o", "BatchMode=yes",
         "-o", f"ConnectTimeout={max(round(host.connect_timeout_s), 1)}",
         "-o", f"ServerAliveInterval={ALIVE_S}", "-o", "ServerAliveCountMax=3",
-        "-o", "ForwardAgent=no", "-o", "ForwardX11=no", "-o", "LogLevel=ERROR",
+        "-o", "ForwardAgent=no", "-o", "ForwardX11=no", "-o", f"LogLevel={level}",
     ]  # fmt: skip
     if host.key_file:
         words += ["-i", host.key_file, "-o", "IdentitiesOnly=yes"]
@@ -190,13 +194,13 @@ def options(host: SshHost) -> list[str]:
     return words
 
 
-def explain(label: str, said: str, *, fallback: str) -> tuple[str, str, bool]:
-    """One line for what ssh wrote to its standard error, what to do about it, and whether trying again is of no use."""
+def explain(label: str, said: str, *, fallback: str, begun: bool = False) -> HostUnreachable:
+    """What ssh wrote to its standard error, as one line and what to do about it."""
     for pattern, meaning, hint, final in _KINDS:
         if re.search(pattern, said):
-            return f"ssh {label}: {meaning}", hint, final
+            return HostUnreachable(f"ssh {label}: {meaning}", hint=hint, begun=begun, final=final)
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return one_line(f"ssh {label}: {lines[-1] if lines else fallback}"), "", False
+    return HostUnreachable(one_line(f"ssh {label}: {lines[-1] if lines else fallback}"), begun=begun)
 
 
 class _Run:
@@ -282,11 +286,10 @@ def _drain(pipe: IO[bytes], into: bytearray) -> None:
             del into[:-MAX_STDERR]
 
 
-def _failure(label: str, run: _Run, timeout_s: float, *, begun: bool) -> tuple[HostUnreachable, bool]:
+def _failure(label: str, run: _Run, timeout_s: float, *, begun: bool) -> HostUnreachable:
     if run.late:
-        return HostUnreachable(f"ssh {label}: no end within {timeout_s:g} s", hint="is the host up?", begun=True), False
-    message, hint, final = explain(label, run.err, fallback="the connection broke")
-    return HostUnreachable(message, hint=hint, begun=begun), final
+        return HostUnreachable(f"ssh {label}: no end within {timeout_s:g} s", hint="is the host up?", begun=True)
+    return explain(label, run.err, fallback="the connection broke", begun=begun)
 
 
 def pieces(file: IO[bytes], start: int = 0) -> Iterator[bytes]:

@@ -87,14 +87,21 @@ class LocalControllerHost:
             raise IrisError(f"a controller runs already: {now.detail}", hint="stop it first")
         words = [found.python, "-m", "providers.local.controller_keeper", "--state-dir", str(self.state_dir)]
         words += ["--release", release, "--", "--config", str(self._config), "--state-dir", str(self.state_dir)]
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             self.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise IrisError(f"the controller cannot be started in {self.state_dir}: {error}") from error
+        self._begin(words, found.lib)
+
+    def _begin(self, words: Sequence[str], lib: Path) -> None:
+        """Begins the keeper, of this command line, with the modules of a release. Raises IrisError: it does not run."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
             log = os.open(self.log_file, flags, 0o600)
             try:
                 done = subprocess.run(
                     words,
-                    env=kept_environment(found.lib),
+                    env=kept_environment(lib),
                     cwd="/",
                     stdin=subprocess.DEVNULL,
                     stdout=log,

@@ -15,6 +15,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -176,14 +177,42 @@ class Keeper:
             )
 
 
+def begun(keeper: Keeper) -> bool:
+    """Takes the state directory for a keeper and writes its first record; false, and a line, where another has it."""
+    try:
+        handle = os.open(keeper.state_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        keeper.write("starting")
+    except OSError as error:
+        sys.stderr.write(f"Error: the state directory {keeper.state_dir} cannot be used: {error.strerror}\n")
+        return False
+    return True
+
+
+def notify() -> None:
+    """Tells systemd, if that is who started this, that the record is written (sd_notify(3))."""
+    place = os.environ.pop("NOTIFY_SOCKET", "")
+    if not place:
+        return
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
+        link.connect("\0" + place[1:] if place.startswith("@") else place)
+        link.send(b"READY=1")
+
+
 def main(argv: list[str] | None = None) -> int:
-    """Goes into the background once the state directory is held and the record is written. Exit code 1: it is held by another."""
+    """Goes into the background, unless told otherwise, once the state directory is held and the record is written. Exit code 1: it is held by another."""
     parser = argparse.ArgumentParser(prog="controller-keeper")
     parser.add_argument("--state-dir", required=True)
     parser.add_argument("--release", required=True)
+    parser.add_argument("--foreground", action="store_true", help="stay the process that was started: systemd keeps it")
     parser.add_argument("words", nargs="*")
     options = parser.parse_args(argv)
     keeper = Keeper(Path(options.state_dir), options.release, options.words)
+    if options.foreground:
+        if not begun(keeper):
+            return 1
+        notify()
+        return keeper.run()
     reading, writing = os.pipe()
     if os.fork():
         os.close(writing)
@@ -191,12 +220,7 @@ def main(argv: list[str] | None = None) -> int:
             os._exit(0 if told.read() == b"ok" else 1)
     os.close(reading)
     os.setsid()
-    try:
-        handle = os.open(keeper.state_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        keeper.write("starting")
-    except OSError as error:
-        sys.stderr.write(f"Error: the state directory {keeper.state_dir} cannot be used: {error.strerror}\n")
+    if not begun(keeper):
         return 1
     os.write(writing, b"ok")
     os.close(writing)

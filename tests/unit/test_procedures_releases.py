@@ -165,11 +165,21 @@ def test_the_running_environment_serves_where_it_fits_and_another_is_built_where
     with pytest.raises(IrisError, match="no index"):
         made.ensure(lock, said.append)
     assert "--require-hashes" in commands[-1]
-    monkeypatch.setattr(environments, "_must", commands.append)
+
+    def building(command: list[str]) -> None:
+        commands.append(command)
+        if "venv" in command:
+            (Path(command[-1]) / "bin").mkdir()
+            (Path(command[-1]) / "bin" / "python").symlink_to(sys.executable)
+
+    monkeypatch.setattr(environments, "_must", building)
     (tmp_path / "root" / "envs" / key_of(lock.read_bytes())).mkdir(exist_ok=True)  # torn: without its marker
     other, built = made.ensure(lock, said.append)
     assert other != key and built.endswith(f"envs/{other}/bin/python")
     before = len(commands)
     assert made.ensure(lock, said.append) == (other, built)
     assert len(commands) == before, "built once"
+    Path(built).unlink()
+    assert made.ensure(lock, said.append) == (other, built)
+    assert len(commands) == 2 * before - 2, "built again once its interpreter is gone"
     assert os.listdir(tmp_path / "root" / "envs")
