@@ -302,7 +302,8 @@ class ImageBuild:
         platforms: What it is built for, sorted.
         profile: `fast` or `release`.
         base: The image that it stands on, by its digest.
-        context: An export of the frozen tree, which nobody else writes to.
+        tree: The frozen tree's id, which the image says of itself.
+        context: An export of that tree, which nobody else writes to.
         cache: Where layers are kept between builds, None = nowhere.
     """
 
@@ -311,6 +312,7 @@ class ImageBuild:
     platforms: tuple[str, ...]
     profile: str
     base: ImageRef
+    tree: str
     context: Path
     cache: ImageRef | None = None
 

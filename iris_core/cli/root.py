@@ -29,6 +29,9 @@ COMMANDS = {
     "stats": Lazy(
         "iris_core.cli.stats:stats", "Ask the log store's tables: measurements, events, profiles, and the log itself."
     ),
+    "build": Lazy(
+        "iris_core.cli.build:build", "Build the container images of a cluster, and look at those in a registry."
+    ),
     "rpc": Lazy("iris_core.cli.rpc:rpc", "Call any RPC by its name."),
     "demo": Lazy("iris_core.cli.demo:demo", "Start a cluster with a few jobs on this machine, to look around."),
     "debug": Lazy(

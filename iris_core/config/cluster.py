@@ -17,6 +17,7 @@ from iris_core.config.budgets import BudgetDefaults, BudgetTier, budget_defaults
 from iris_core.config.document import Value, parse_document, read_document
 from iris_core.config.endpoints import SystemEndpoint, parse_endpoints
 from iris_core.config.finelog import FinelogConfig, parse_finelog
+from iris_core.config.images import NamedImages, parse_images
 from iris_core.config.places import LOCAL
 from iris_core.config.retention import RETENTION_KEYS, Retention, parse_retention
 from iris_core.config.scale_groups import (
@@ -166,6 +167,7 @@ class ClusterConfig:
     budget_defaults: BudgetDefaults = field(default_factory=BudgetDefaults)
     task_outputs: TaskOutputsConfig = field(default_factory=TaskOutputsConfig)
     finelog: FinelogConfig = field(default_factory=FinelogConfig)
+    images: NamedImages = field(default_factory=NamedImages)
     unused: tuple[str, ...] = ()
     """Sections that are valid and that this release does not act on."""
 
@@ -311,6 +313,7 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
         if "task_outputs" in top
         else TaskOutputsConfig(),
         finelog=finelog,
+        images=parse_images(controller, worker, _section(top, "kubernetes_provider", None)),
         unused=tuple(
             sorted(word for word in top if word in ("peers", "backends", "provisioning") and not top[word].is_nothing)
         )

@@ -140,6 +140,13 @@ def export(tree: SourceTree, to: Path) -> None:
         _out(tree.root, "checkout-index", "--all", "--force", f"--prefix={to.resolve()}/", env=index, timeout_s=GIT_S)
 
 
+def read_file(tree: SourceTree, path: str) -> str | None:
+    """One file of the tree as text, None if it has no such file. Raises IrisError: git fails."""
+    if not _out(tree.root, "ls-tree", "--name-only", tree.id, "--", path):
+        return None
+    return _out(tree.root, "cat-file", "blob", f"{tree.id}:{path}")
+
+
 def _out(
     folder: Path,
     *words: str,
