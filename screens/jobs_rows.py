@@ -146,11 +146,8 @@ class JobRows:
         return [*bar, Run(f" {text}")]
 
     def _reason(self, row: Row[Value]) -> list[Run]:
-        runs = [Run("history  ", Tone.DIM)] if row.section == HISTORY and row.kind == "job" else []
         reason = reason_of(row)
-        if reason:
-            runs.append(Run(one_line(reason), Tone.BAD if state_of(row)[1] is Tone.BAD else Tone.DIM))
-        return runs
+        return [Run(one_line(reason), Tone.BAD if state_of(row)[1] is Tone.BAD else Tone.DIM)] if reason else []
 
     @staticmethod
     def sort_key(column: str, now_ms: Callable[[], int]) -> Callable[[Row[Value]], Any]:

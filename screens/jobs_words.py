@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from iris_core.live.jobtree import HISTORY
 from iris_core.live.wording import Tone
 from iris_core.model.text import one_line
 from iris_tui.drawing import Run
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from iris_core.live.jobtree import JobTree
     from iris_core.live.rows import Row
     from iris_tui.session import Session
+
+OLDER: Final = "  (older: as it was read from the database, not followed)"
+"""What is said of a row that ended too long ago to be watched."""
 
 
 def partial(tree: JobTree) -> str:
@@ -37,6 +41,8 @@ def detail(row: Row[Any] | None) -> list[Run]:
     text, tone = state_of(row)
     gone = " (gone)" if row.gone else ""
     runs = [Run(f" {one_line(row.id)}{gone}"), Run(f"  {text}", tone)]
+    if row.section == HISTORY and row.kind == "job":
+        runs.append(Run(OLDER, Tone.DIM))
     reason = reason_of(row)
     if reason:
         runs.append(Run(f"  {one_line(reason)}", Tone.PLAIN))

@@ -19,6 +19,7 @@ from iris_tui.drawing import Run, counted
 from iris_tui.keymap import bindings
 from iris_tui.list_screen import ListScreen, Source, SpecCells
 from screens.jobs_target import Target, from_row
+from screens.jobs_words import OLDER
 from screens.targets import TargetActions
 
 if TYPE_CHECKING:
@@ -29,16 +30,6 @@ if TYPE_CHECKING:
 MOST_LOOKED_INTO: Final = 200
 """Ended jobs that are looked into by itself while nothing matches a filter."""
 COLUMNS = ("exit", "attempt", "age", "time", "failures", "preemptions", "memory", "worker")
-
-
-class TaskCells(SpecCells):
-    """The cells of tasks; older ones say so before their reason."""
-
-    def cells(self, row: Row[Any], column: str, width: int, now_ms: int) -> list[Run]:
-        runs = super().cells(row, column, width, now_ms)
-        if row.section == HISTORY and column == "reason":
-            return [Run("history  ", Tone.DIM), *(run for run in runs if run.text != "-")]
-        return runs
 
 
 class TasksScreen(ListScreen, TargetActions):
@@ -62,7 +53,7 @@ class TasksScreen(ListScreen, TargetActions):
         return self.feed
 
     def make_cells(self) -> Cells:
-        return TaskCells(
+        return SpecCells(
             [
                 TASKS["task_id"],
                 replace(TASKS["state"], max_width=14),
@@ -112,6 +103,8 @@ class TasksScreen(ListScreen, TargetActions):
             runs.append(Run(f"  exit {exit_text(task.exit_code, task.error)}"))
         if task.worker_id:
             runs.append(Run(f"  on {one_line(task.worker_id)}", Tone.DIM))
+        if row.section == HISTORY:
+            runs.append(Run(OLDER, Tone.DIM))
         reason = task_reason(task)
         if reason:
             runs.append(Run(f"  {one_line(reason)}"))

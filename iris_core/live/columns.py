@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 # The words of a cell belong to its column: whoever shows columns finds both here.
 __all__ = [
     "ATTEMPTS", "JOBS", "NOTHING", "SHARES", "TASKS", "ColumnSpec", "Share", "Tone", "age", "attempt_reason",
-    "exit_text", "fit", "iso", "job_reason", "job_tone", "pick", "resources_text", "share_cells", "span", "task_reason",
+    "exit_text", "iso", "job_reason", "job_tone", "pick", "resources_text", "share_cells", "span", "task_reason",
     "task_shares", "task_tone", "when",
 ]  # fmt: skip
 
@@ -63,8 +63,8 @@ class ColumnSpec(Generic[R]):
         sort: Key for sorting rows by this column at a time in epoch ms, None if that makes no sense.
         tone: Meaning of the cell.
         min_width: It is never narrower; a column that does not get this is hidden.
-        max_width: It is never wider, 0 = no limit.
-        flex: Share of the room that is left.
+        max_width: It is wider only where nobody else needs the room, 0 = no limit.
+        flex: Share of the room that is left, as far as its texts need it (`fitting`).
         hide: On narrow screens columns are hidden by descending number; 0 = never.
     """
 
@@ -357,44 +357,3 @@ ATTEMPTS: Final[dict[str, ColumnSpec[AttemptStatus]]] = {
 def pick(specs: dict[str, ColumnSpec[R]], ids: Iterable[str]) -> list[ColumnSpec[R]]:
     """The named columns in that order. Raises KeyError for a name that does not exist: views are fixed in code."""
     return [specs[name] for name in ids]
-
-
-def fit(columns: list[ColumnSpec[Any]], width: int, *, gap: int = 1) -> list[tuple[ColumnSpec[Any], int]]:
-    """Choose which columns fit into `width` cells and how wide each is, `gap` cells between them.
-
-    Columns are hidden by descending `hide` until the rest fits at its minimum; what is left goes to the flexible ones by
-    share, up to their maximum. Columns that may not be hidden stay, however narrow it gets.
-    """
-    shown = list(columns)
-
-    def needed() -> int:
-        return sum(column.min_width for column in shown) + gap * max(len(shown) - 1, 0)
-
-    while needed() > width:
-        candidates = [column for column in shown if column.hide]
-        if not candidates:
-            break
-        shown.remove(max(candidates, key=lambda column: column.hide))
-    widths = {column.id: column.min_width for column in shown}
-    spare = width - needed()
-    # Columns without a share grow to their wish first; then the flexible ones divide the rest until each is full.
-    for column in shown:
-        if spare > 0 and not column.flex and column.max_width > column.min_width:
-            extra = min(column.max_width - column.min_width, spare)
-            widths[column.id] += extra
-            spare -= extra
-    growing = [column for column in shown if column.flex]
-    while spare > 0 and growing:
-        total = sum(column.flex for column in growing)
-        given = 0
-        for column in list(growing):
-            room = column.max_width - widths[column.id] if column.max_width else spare
-            extra = min(max(spare * column.flex // total, 1), room, spare - given)
-            widths[column.id] += extra
-            given += extra
-            if column.max_width and widths[column.id] >= column.max_width:
-                growing.remove(column)
-        if not given:
-            break
-        spare -= given
-    return [(column, widths[column.id]) for column in shown]

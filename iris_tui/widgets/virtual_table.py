@@ -4,19 +4,22 @@ The cursor is an id. After a new order the selected row stays on the same screen
 tombstone until the cursor leaves it. An untouched table, where nobody has chosen a row yet, keeps its cursor on the first
 line, so that new rows are seen to arrive. Drawn lines are cached by what they depend on, and a flush redraws the lines whose
 rows changed and no others (console §2.3a). Pages move without animation.
+
+Columns are as wide as the rows that were seen need them; they only grow until the room is another one, so that nothing moves to and fro.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 
-from iris_core.live.columns import ColumnSpec, Tone, fit
+from iris_core.live.columns import ColumnSpec, Tone
+from iris_core.live.fitting import fit
 from iris_tui.drawing import Run, cut_runs, padded, strip_of, width_of
 from iris_tui.keymap import bindings
 from iris_tui.scope import ActionHost
@@ -32,6 +35,10 @@ if TYPE_CHECKING:
 GUTTER = 2
 """Cells left of the first column: cursor and mark."""
 _SCREENS = 4
+_WIDEST = 512
+"""So wide a cell is asked for to learn what it needs."""
+_MOST_MEASURED = 4096
+"""Rows that are known to have been measured; beyond them all are forgotten, not what they needed."""
 
 
 class Cells(Protocol):
@@ -97,6 +104,12 @@ class VirtualTable(ActionHost, ScrollView, Painted, can_focus=True, inherit_bind
         """The row that was chosen last: the cursor returns to it when a filter had hidden it."""
         self._fitted: list[tuple[ColumnSpec[Any], int]] = []
         self._fitted_for = -1
+        self._needs: dict[str, int] = {}
+        """Cells that the widest text seen takes, by column."""
+        self._needs_of: tuple[ColumnSpec[Any], ...] = ()
+        self._measured: dict[str, int] = {}
+        """Version of each row that was measured."""
+        self._measuring = False
         self._cache: OrderedDict[str, tuple[tuple[Any, ...], list[Run], Strip]] = OrderedDict()
 
     # --- data --------------------------------------------------------------------------------------------------------
@@ -106,8 +119,10 @@ class VirtualTable(ActionHost, ScrollView, Painted, can_focus=True, inherit_bind
         if not changes:
             return
         first = self.scroll_offset.y
-        for line in self.store.visible_changes(changes.changed | changes.removed, first, self.size.height):
-            self.refresh_line(line)
+        lines = self.store.visible_changes(changes.changed | changes.removed, first, self.size.height)
+        if lines and not self._measure(self.store.order[line] for line in lines):
+            for line in lines:
+                self.refresh_line(line)
 
     def tick(self, now_ms: int) -> None:
         """Time passed: redraw the lines whose texts depend on it."""
@@ -149,6 +164,7 @@ class VirtualTable(ActionHost, ScrollView, Painted, can_focus=True, inherit_bind
                 if shift:
                     self._scroll_to_line(self.scroll_offset.y + shift)
         self._keep_visible()
+        self._measure_seen()
         self.refresh()
 
     @property
@@ -176,6 +192,8 @@ class VirtualTable(ActionHost, ScrollView, Painted, can_focus=True, inherit_bind
 
     def relayout(self) -> None:
         """Columns or sort marks changed."""
+        if tuple(self.view.columns) != self._needs_of:
+            self._forget_needs()
         self._fitted_for = -1
         self._cache.clear()
         self.refresh()
@@ -246,8 +264,10 @@ class VirtualTable(ActionHost, ScrollView, Painted, can_focus=True, inherit_bind
 
     def on_resize(self) -> None:
         self.virtual_size = Size(self.room, len(self.store.order))
+        self._forget_needs()
         self.relayout()
         self._keep_visible()
+        self._measure_seen()
 
     def on_focus(self) -> None:
         self.refresh_line(self._line)
@@ -255,14 +275,53 @@ class VirtualTable(ActionHost, ScrollView, Painted, can_focus=True, inherit_bind
     def on_blur(self) -> None:
         self.refresh_line(self._line)
 
+    # --- widths ------------------------------------------------------------------------------------------------------
+
+    def _forget_needs(self) -> None:
+        self._needs.clear()
+        self._measured.clear()
+        self._needs_of = tuple(self.view.columns)
+
+    def _measure_seen(self) -> None:
+        """Learn what the rows on the screen need."""
+        self._measuring = False
+        first = self.scroll_offset.y
+        self._measure(self.store.order[first : first + self.size.height])
+
+    def _measure(self, names: Iterable[str]) -> bool:
+        """Learn what these rows need; whether the columns have other widths for it, and all was drawn anew."""
+        if len(self._measured) > _MOST_MEASURED:
+            self._measured.clear()
+        # Of one width only, a column needs no measure.
+        elastic = [column for column in self.view.columns if column.flex or column.max_width != column.min_width]
+        grown = False
+        for name in names:
+            row = self.store.get(name)
+            if row is None or self._measured.get(name) == row.version or self.view.whole(row) is not None:
+                continue
+            self._measured[name] = row.version
+            for column in elastic:
+                need = width_of(self.view.cells(row, column.id, _WIDEST, self.now_ms))
+                if need > self._needs.get(column.id, 0):
+                    self._needs[column.id] = need
+                    grown = True
+        if not grown:
+            return False
+        before, self._fitted_for = self._fitted, -1
+        if self._fit() == before:
+            return False
+        self.relayout()
+        return True
+
     # --- drawing -----------------------------------------------------------------------------------------------------
 
     def _fit(self) -> list[tuple[ColumnSpec[Any], int]]:
         width = self.room
         if self._fitted_for != width:
-            self._fitted = fit(list(self.view.columns), width - GUTTER)
-            self._fitted_for = width
-            self._cache.clear()
+            fitted = fit(self.view.columns, width - GUTTER, needs=self._needs or None)
+            if fitted != self._fitted:
+                self._cache.clear()
+            self._fitted, self._fitted_for = fitted, width
         return self._fitted
 
     def _draw_header(self) -> None:
@@ -308,6 +367,10 @@ class VirtualTable(ActionHost, ScrollView, Painted, can_focus=True, inherit_bind
             self._cache.move_to_end(row.id)
             return entry[2]
         self.drawn += 1
+        if not self._measuring and self._measured.get(row.id) != row.version:
+            # It came into view by scrolling.
+            self._measuring = True
+            self.call_later(self._measure_seen)
         runs = self._runs(row)
         gutter = [
             Run(self.glyphs.cursor if at_cursor else " ", Tone.BUSY),

@@ -246,8 +246,11 @@ async def test_older_jobs_are_appended_when_the_end_is_reached_and_marked() -> N
     async with console() as rig:
         await rig.keys("end")
         await rig.until(lambda: "/old/run-002" in rig.jobs.store.order)
-        await rig.until(lambda: "history" in next((line for line in rig.lines() if "/old/run-000" in line), ""))
+        await rig.until(lambda: any("/old/run-000" in line for line in rig.lines()))
         assert "13 jobs (3 older)" in rig.screen_text()
+        await rig.row("/old/run-000")
+        await rig.until(lambda: "/old/run-000  " in rig.jobs.detail.text and "older:" in rig.jobs.detail.text)
+        assert not any("history" in line for line in rig.lines()), "a word of the kit beside reasons is read as one"
 
 
 async def test_a_flush_redraws_only_the_lines_whose_rows_changed() -> None:

@@ -17,13 +17,14 @@ from iris_core.live.columns import (
     ColumnSpec,
     Share,
     exit_text,
-    fit,
     iso,
     pick,
     share_cells,
     task_shares,
 )
 from iris_core.live.filters import JOB_FIELDS, TASK_FIELDS, WORKER_FIELDS, job_row, task_row, worker_row
+from iris_core.live.fitting import fit
+from iris_core.live.user_columns import USERS
 from iris_core.live.worker_columns import WORKERS
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 from providers.fake.clock import FakeClock
@@ -111,6 +112,44 @@ def test_columns_fit_and_what_matters_stays(width: int) -> None:
     assert all(room >= column.min_width for column, room in shown)
     assert all(not column.max_width or room <= column.max_width for column, room in shown)
     assert ("time" in names) is (width >= 80)
+
+
+def widths_of(columns: list[ColumnSpec[Any]], width: int, needs: dict[str, int]) -> dict[str, int]:
+    return {column.id: room for column, room in fit(columns, width, needs=needs)}
+
+
+def test_a_column_of_dashes_leaves_its_room_to_the_one_beside_it() -> None:
+    columns = pick(TASKS, ("task_id", "state", "time", "worker", "reason"))
+    empty = widths_of(columns, 120, {"task_id": 24, "state": 9, "worker": 38, "reason": 1})
+    assert empty["worker"] == 38, "wider than its wish, as nobody else needs the room"
+    assert empty["task_id"] == 24
+    told = widths_of(columns, 120, {"task_id": 24, "state": 9, "worker": 38, "reason": 60})
+    assert told["worker"] == 24, "it has its wish first"
+    assert told["reason"] == 120 - 4 - 24 - 24 - told["state"] - told["time"]
+
+
+def test_a_time_is_not_cut_for_the_sake_of_numbers_that_are_short() -> None:
+    columns = pick(USERS, ("user", "limit", "spent", "utilisation", "max_band", "effective_band", "updated"))
+    needs = {"user": 8, "limit": 9, "spent": 5, "utilisation": 4, "max_band": 11, "effective_band": 11, "updated": 19}
+    assert widths_of(columns, 90, needs)["updated"] == 19
+
+
+@given(
+    st.integers(40, 240),
+    st.dictionaries(st.sampled_from(sorted(TASKS)), st.integers(0, 300)),
+    st.lists(st.sampled_from(sorted(TASKS)), min_size=1, unique=True),
+)
+def test_however_much_is_needed_the_room_is_used_and_kept_to(
+    width: int, needs: dict[str, int], names: list[str]
+) -> None:
+    columns = pick(TASKS, tuple(names))
+    shown = fit(columns, width, needs=needs)
+    used = sum(room for _, room in shown) + len(shown) - 1
+    assert all(room >= column.min_width for column, room in shown)
+    if used > width:
+        assert all(not column.hide for column, _ in shown), "what may hide is hidden first"
+    elif any(column.flex and not column.max_width for column, _ in shown):
+        assert used == width
 
 
 def test_every_filter_field_has_a_value() -> None:

@@ -146,7 +146,9 @@ async def test_older_tasks_follow_the_live_ones_and_say_so() -> None:
         await rig.keys("end")
         await rig.until(lambda: "/old/run-001/0" in screen.store.order)
         assert screen.store.order[-1] == "/old/run-001/0"
-        assert "history" in rig.text() and "older)" in rig.text()
+        assert "older)" in rig.text()
+        assert screen.table.move_to("/old/run-001/0")
+        await rig.until(lambda: "older:" in screen.detail.text)
         await rig.until(lambda: screen.feed.older.exhausted)
 
 
