@@ -27,6 +27,7 @@ from iris_core.procedures.environments import RunningOrBuilt, differing, key_of
 from iris_core.procedures.files import digest_of, held, sync_folder, write_durably
 from iris_core.procedures.releases import LIB, MANIFEST, Releases, in_use, unpack
 from providers.hosts.systemd import RUNNING, SystemdControllerHost, usable
+from providers.local.cluster import end_leftovers
 from providers.local.controller_host import LocalControllerHost
 
 CONFIG: Final = "cluster.yaml"
@@ -122,6 +123,10 @@ class _Host:
     def offline(self, request: Request) -> object:
         words = [str(word) for word in request["words"]]
         return self._controller().offline(str(request["release"]), words, float(request["within_s"]))
+
+    def end_leftovers(self, _: Request) -> object:
+        """Ends the workers and the log store of a controller that is stopped; who had to be killed."""
+        return end_leftovers(self._root)
 
     # --- what is copied here ---------------------------------------------------------------------------------------
 
@@ -296,7 +301,7 @@ def _no_room(folder: Path, error: OSError) -> IrisError:
 
 
 REQUESTS: Final[tuple[str, ...]] = (
-    "probe", "status", "start", "stop", "health", "logs", "schema", "offline",
+    "probe", "status", "start", "stop", "health", "logs", "schema", "offline", "end_leftovers",
     "have", "receive", "environment", "verify", "install", "load", "releases", "prune",
 )  # fmt: skip
 

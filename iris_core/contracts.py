@@ -238,6 +238,17 @@ class ControllerHost(Protocol):
         """The last lines that controllers here wrote, oldest first."""
         ...
 
+    def schema(self, release: str) -> Sequence[str]:
+        """The migrations that a release knows, in order. Raises IrisError: it does not lie there."""
+        ...
+
+    def offline(self, release: str, words: Sequence[str], timeout_s: float = 600.0) -> str:
+        """Runs `iris-controller WORDS` of a release where the state is, beside a controller that is stopped; what it printed.
+
+        Raises IrisError, in its own words: it failed.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class ImageInfo:
@@ -333,6 +344,15 @@ class Tunnel(Protocol):
     """A way to reach a controller that is not directly reachable; open for the life of the command."""
 
     url: str
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still carries anything. One that broke stays broken: another one has to be opened."""
+        ...
+
+    def problem(self) -> str:
+        """Why nothing comes through, as far as the way itself says, in one line; "" if it says nothing."""
+        ...
 
     def close(self) -> None: ...
 

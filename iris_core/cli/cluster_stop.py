@@ -60,14 +60,13 @@ def restart(session: Session, confirm: str | None, timeout: float) -> None:
 
 
 def _stop(session: Session, found: Deployment, confirm: str | None, doing: str) -> None:
-    from iris_core.cli.beside import load
     from iris_core.cli.confirming import confirmed
     from iris_core.cli.deployment import require_free
 
     require_free(found.store(), time.time_ns() // 1_000_000)
     confirmed(confirm, found.name, f"{doing} {found.name}: {_ending(session)}")
     found.host.stop()
-    killed: list[str] = load("providers.local.cluster").end_leftovers(found.root)
+    killed = found.end_leftovers()
     if killed:
         session.diagnostics.note(f"killed: {', '.join(killed)}; what its tasks had not written is lost")
 

@@ -94,11 +94,11 @@ def _wanted(session: Session, found: Deployment, store: ObjectStore) -> tuple[st
             f"the deployment of {short(standing.image)} is {standing.phase}: it has to end first",
             hint="go on with it: cluster controller restart --resume ID",
         )
-    if found.staged(standing.image) is None:
+    if not found.has(standing.image):
         tree = freeze(Path.cwd())
         if tree.id != standing.image:
             raise IrisError(
-                f"release {short(standing.image)}, which is deployed, is not on this machine, and the tree here is {short(tree.id)}",
+                f"release {short(standing.image)}, which is deployed, is not on {found.where}, and the tree here is {short(tree.id)}",
                 hint="check that tree out, or deploy another one: cluster controller restart",
             )
         return found.built(tree, _now_ms(), session), False
@@ -168,7 +168,7 @@ def status(session: Session, how: output.Format) -> int:
         except IrisError as error:
             problem = error.message
     words = holder.words(_now_ms()) if holder is not None else ""
-    releases = [release.id for release in found.releases.known()]
+    releases = found.known()
     if how == "json":
         output.line(output.as_json(_object(found, now, standing, words, releases, problem)))
     else:

@@ -122,7 +122,7 @@ def _prune(session: Session, found: Deployment) -> None:
     with contextlib.suppress(IrisError, OSError):
         standing = record.read(found.store()).record
         kept = (standing.image, standing.previous_image) if standing is not None else ()
-        for release in found.releases.prune(kept):
+        for release in found.prune(kept):
             session.diagnostics.note(f"removed release {short(release)}, from which nothing runs")
 
 
@@ -208,16 +208,6 @@ def target_of(
         )
         return made.checkpoint_path
 
-    def schema(release: str) -> list[str]:
-        staged = found.staged(release)
-        if staged is None:
-            raise IrisError(f"release {release[:12]} is not on this machine")
-        return sorted(path.stem for path in (staged.lib / "iris_controller" / "store" / "migrations").glob("*.sql"))
-
-    def restore_hint(path: str) -> str:
-        words = f"iris-controller restore {shlex.quote(path)} --state-dir {shlex.quote(str(found.root))}"
-        return f"{words}, then cluster controller start" if path else "restore a checkpoint: checkpoint list shows them"
-
     return Target(
         name=found.name,
         host=found.host,
@@ -226,10 +216,10 @@ def target_of(
         now_ms=now_ms,
         freeze=tree,
         build=lambda tree: found.built(tree, now_ms(), session),
-        schema=schema,
+        schema=found.host.schema,
         running=running,
         checkpoint=checkpoint,
-        restore_hint=restore_hint,
+        restore_hint=found.restore_hint,
         command=shlex.join([session.program, *session.argv]),
     )
 

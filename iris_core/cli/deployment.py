@@ -1,11 +1,12 @@
-"""The controller deployment that a cluster file describes: its host, its releases on this machine, and the record of what is deployed.
+"""The controller deployment that a cluster file describes: its host, its releases, and the record of what is deployed.
 
-Only a cluster whose controller runs on this machine has one here, with a state directory and an address of its own. The embedded
+Its controller runs on this machine, or on an SSH host (`deployment_hosts.py`), with a state directory and an address of its own. The embedded
 cluster (`cluster start --local`) has none: it lives and ends with whoever started it (DESIGN §5.20).
 """
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING
 from iris_core.contracts import IrisError, UsageFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from iris_core.cli.session import Session
     from iris_core.config.cluster import ClusterConfig
     from iris_core.contracts import ControllerHost, ObjectStore, StagedRelease
@@ -22,14 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """One controller deployment of this machine."""
+    """One controller deployment, on this machine."""
 
     config: ClusterConfig
     file: Path
     host: ControllerHost
     releases: Releases
+    """Those that lie on this machine."""
     root: Path
-    """Of its local state, its releases and their environments."""
+    """Of its local state, its releases and their environments, where the controller runs."""
 
     @property
     def name(self) -> str:
@@ -48,15 +52,44 @@ class Deployment:
         found: ObjectStore = load("providers.objects").open_store(self.config.remote_state_dir)
         return found
 
-    def staged(self, release: str) -> StagedRelease | None:
-        """A release that lies here."""
-        return _find(self.releases, release)
+    @property
+    def where(self) -> str:
+        """The machine that the controller runs on, in words."""
+        return "this machine"
+
+    def has(self, release: str) -> bool:
+        """Whether a release can be started without being built again."""
+        return _find(self.releases, release) is not None
 
     def built(self, tree: SourceTree, now_ms: int, session: Session) -> str:
         """Builds the release of a tree, or finds it; returns its id. Raises IrisError."""
         from iris_core.procedures.environments import RunningOrBuilt
 
         return self.releases.build(tree, RunningOrBuilt(self.root), now_ms, session.diagnostics.note).id
+
+    def known(self) -> list[str]:
+        """The releases that lie where the controller runs, the newest first."""
+        return [release.id for release in self.releases.known()]
+
+    def prune(self, keep: Collection[str]) -> list[str]:
+        """Removes there what nothing runs from and is not to be kept; returns what. Raises IrisError."""
+        return self.releases.prune(keep)
+
+    def end_leftovers(self) -> list[str]:
+        """Ends the workers and the log store of a controller that is stopped; returns who had to be killed. Raises IrisError."""
+        from iris_core.cli.beside import load
+
+        killed: list[str] = load("providers.local.cluster").end_leftovers(self.root)
+        return killed
+
+    def restore_hint(self, checkpoint: str) -> str:
+        """How a checkpoint is put back by hand, "" = one that has to be chosen."""
+        words = f"iris-controller restore {shlex.quote(checkpoint)} --state-dir {shlex.quote(str(self.root))}"
+        return (
+            f"{words}, then cluster controller start"
+            if checkpoint
+            else "restore a checkpoint: checkpoint list shows them"
+        )
 
 
 def _find(releases: Releases, release: str) -> StagedRelease | None:
@@ -69,7 +102,7 @@ def _find(releases: Releases, release: str) -> StagedRelease | None:
 def deployment(session: Session) -> Deployment:
     """The deployment that the selectors mean. Raises UsageFailed: there can be none."""
     from iris_core.cli.beside import load
-    from iris_core.config.cluster import find_cluster, load_config
+    from iris_core.config.cluster import MANUAL, find_cluster, load_config
     from iris_core.config.places import LOCAL
     from iris_core.procedures.releases import Releases
 
@@ -82,10 +115,15 @@ def deployment(session: Session) -> Deployment:
         raise UsageFailed("no cluster is named", hint="give --config FILE, or --cluster NAME")
     file = Path(session.config) if session.config else find_cluster(session.cluster)
     config = load_config(file)
-    if config.platform != LOCAL:
+    on = next((kind for kind in (config.controller_on, config.platform) if kind not in (LOCAL, MANUAL)), "")
+    if on:
         raise UsageFailed(
-            f"{file}: this release deploys controllers on this machine only, this is a {config.platform} cluster"
+            f"{file}: this release deploys controllers on this machine and on SSH hosts only, this is a {on} cluster"
         )
+    if config.controller_on == MANUAL:
+        from iris_core.cli.deployment_hosts import hosted
+
+        return hosted(session, file.absolute(), config)
     if config.local_state_dir is None:
         raise UsageFailed(f"{file}: storage.local_state_dir is not set", hint="a deployment needs a place of its own")
     if not config.controller_port:

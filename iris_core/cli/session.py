@@ -58,6 +58,7 @@ class Session:
         self.diagnostics = Diagnostics()
         self._target: Target | None = None
         self._client: Client | None = None
+        self._closing: list[Callable[[], object]] = []
 
     @property
     def target(self) -> Target:
@@ -125,11 +126,17 @@ class Session:
             return f"--config={self.config} "
         return f"--cluster={self.cluster} " if self.cluster else ""
 
+    def at_close(self, call: Callable[[], object]) -> None:
+        """Has something else ended with this run."""
+        self._closing.append(call)
+
     def close(self) -> None:
-        """Closes the connection."""
+        """Closes the connection, and whatever was opened beside it."""
         if self._client is not None:
             self._client.close()
             self._client = None
+        while self._closing:
+            self._closing.pop()()
 
 
 class _Traced:

@@ -52,7 +52,8 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
         (', remote_state_dir: "file://', ' } #', "storage.remote_state_dir is not set"),
         ("local_state_dir", "#", ""),
         ("local: {port: 10000}", "local: {}", "controller.local.port is not set"),
-        ("platform: {local: }", "platform: {manual: }", "this is a manual cluster"),
+        ("platform: {local: }", "platform: {gcp: }", "this is a gcp cluster"),
+        ("controller: {local: {port: 10000}}", "controller: {manual: {}}", "controller.manual.host is not set"),
     ],
 )  # fmt: skip
 def test_a_cluster_that_cannot_be_deployed_is_refused_before_anything_else(
