@@ -1,8 +1,8 @@
 """How wide each column of a table is: by what stands in it, as far as there is room.
 
 A column that is full of dashes leaves its room to the one beside it. What is needed is measured by whoever draws, over the rows that are
-seen; without a measure the wishes of the columns alone decide. Pure. Must never make a column narrower than its minimum: one that cannot
-have it is hidden.
+seen; without a measure the wishes of the columns alone decide. Pure. Must never make a column narrower than its minimum, unless all of
+its texts are: one that cannot have it is hidden.
 """
 
 from __future__ import annotations
@@ -48,6 +48,10 @@ def fit(
     # A heading has a mark behind it where rows are sorted by it.
     wanted = {c.id: max(needs.get(c.id, 0), len(c.title) + (c.sort is not None)) for c in shown}
     bounded = {column.id: min(wanted[column.id], column.max_width or width) for column in shown}
+    for column in flexible:
+        # Its minimum is kept free for texts; where there are none, somebody else has a use for it.
+        spare += max(widths[column.id] - wanted[column.id], 0)
+        widths[column.id] = min(widths[column.id], wanted[column.id])
     spare = _grow([column for column in shown if not column.flex], widths, bounded, spare)
     spare = _share(flexible, widths, bounded, spare)
     spare = _grow(shown, widths, wanted, spare)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -123,6 +124,8 @@ def test_a_column_of_dashes_leaves_its_room_to_the_one_beside_it() -> None:
     empty = widths_of(columns, 120, {"task_id": 24, "state": 9, "worker": 38, "reason": 1})
     assert empty["worker"] == 38, "wider than its wish, as nobody else needs the room"
     assert empty["task_id"] == 24
+    crowded = [replace(column, min_width=40) if column.id == "reason" else column for column in columns]
+    assert widths_of(crowded, 91, {"task_id": 24, "worker": 38, "reason": 1})["worker"] == 38
     told = widths_of(columns, 120, {"task_id": 24, "state": 9, "worker": 38, "reason": 60})
     assert told["worker"] == 24, "it has its wish first"
     assert told["reason"] == 120 - 4 - 24 - 24 - told["state"] - told["time"]
@@ -145,7 +148,11 @@ def test_however_much_is_needed_the_room_is_used_and_kept_to(
     columns = pick(TASKS, tuple(names))
     shown = fit(columns, width, needs=needs)
     used = sum(room for _, room in shown) + len(shown) - 1
-    assert all(room >= column.min_width for column, room in shown)
+    needed = {column.id: max(needs.get(column.id, 0), len(column.title)) for column, _ in shown}
+    assert all(
+        room >= (min(column.min_width, needed[column.id]) if column.flex else column.min_width)
+        for column, room in shown
+    )
     if used > width:
         assert all(not column.hide for column, _ in shown), "what may hide is hidden first"
     elif any(column.flex and not column.max_width for column, _ in shown):

@@ -18,7 +18,7 @@ def body(rig: Rig) -> str:
 
 async def test_a_name_is_not_cut_beside_a_column_that_has_nothing_to_say() -> None:
     client = sample(FakeClock())
-    worker = "gke-tpu-v5e-256-spot-pool-us-east5-b-0012"
+    worker = "gke-tpu-v5e-us-east5-b-0012"
     client.put(task("/ada/train-llama", 0, "RUNNING", now_ms=client.now_ms, worker_id=worker))
     async with console(client) as rig:
         rig.app.run_command("tasks worker:gke")
