@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from iris_core.contracts import IrisError, UsageFailed
 from iris_tui.endings import handlers_kept, last_words, watch_signals
+from iris_tui.first_frame import first_frame, leave
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -115,15 +116,16 @@ def _open_checkpoint(place: str, *, read_only: bool) -> int:
     load("iris_controller.checkpoint.installed").require_installed()
     watch_signals()
     from iris_core.config.console import load_settings
+    from iris_core.model.text import one_line
 
     settings = load_settings()
     # It unpacks and loads while the console loads itself.
     started = load("iris_controller.offline_client").spawn(place)
-    from iris_tui.offline import offline_session
+    with first_frame(one_line(place.rstrip("/").rpartition("/")[2]), "OFFLINE", f"Opening {one_line(place)}"):
+        from iris_tui.offline import offline_session
 
-    return _show(
-        offline_session(place, started=started), settings, on_quit_note="Nothing ends with it.", read_only=read_only
-    )
+        session = offline_session(place, started=started)
+        return _show(session, settings, on_quit_note="Nothing ends with it.", read_only=read_only)
 
 
 def _has_terminal() -> bool:
@@ -245,12 +247,15 @@ def run_console(
     """
     preload()
     from iris_core.config.console import load_settings
+    from iris_core.model.text import one_line
 
     settings = load_settings()
-    session = session_for(
-        target, selector=selector, client_factory=client_factory, settings=settings, remember=remember
-    )
-    return _show(session, settings, title=title, on_quit_note=on_quit_note, read_only=target.read_only)
+    name = one_line(target.cluster or target.url)
+    with first_frame(name, "CONNECTING", f"Connecting to {name}"):
+        session = session_for(
+            target, selector=selector, client_factory=client_factory, settings=settings, remember=remember
+        )
+        return _show(session, settings, title=title, on_quit_note=on_quit_note, read_only=target.read_only)
 
 
 def _show(
@@ -261,12 +266,13 @@ def _show(
     from iris_tui.app import QUIT_NOTE, IrisApp
 
     def open_session(name: str) -> Session:
+        from iris_core.cli.tunnels import open_tunnel
         from iris_core.connect import resolve
         from iris_tui.offline import PREFIX, offline_session
 
         if name.startswith(PREFIX):
             return offline_session(name.removeprefix(PREFIX))
-        return session_for(resolve(cluster=name, read_only=read_only), settings=settings)
+        return session_for(resolve(cluster=name, read_only=read_only, tunnels=open_tunnel), settings=settings)
 
     app = IrisApp(
         session,
@@ -278,6 +284,7 @@ def _show(
     )
     with handlers_kept():
         app.run(mouse=settings.mouse)
+    leave()  # it may have ended before it took the terminal
     if app.ended_by:
         last_words(f"iris: ended by {app.ended_by}")
     elif app.return_code and not app.crash_file:
@@ -289,6 +296,7 @@ def _show(
 
 def _choose(line: CommandLine) -> Target | None:
     """Let the operator choose a cluster; None = none was chosen. Raises UsageFailed as `resolve` did when none is known."""
+    from iris_core.cli.tunnels import open_tunnel
     from iris_core.config.cluster import named_clusters
     from iris_core.connect import resolve
 
@@ -309,7 +317,7 @@ def _choose(line: CommandLine) -> Target | None:
     if not chosen:
         return None
     try:
-        return resolve(cluster=chosen, read_only=line.read_only)
+        return resolve(cluster=chosen, read_only=line.read_only, tunnels=open_tunnel)
     except IrisError as error:
         line.diagnostics.fail(error)
         return None

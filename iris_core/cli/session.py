@@ -68,10 +68,15 @@ class Session:
 
             self._target = Target(self.client.url, "checkpoint", read_only=True)
         if self._target is None:
+            from iris_core.cli.tunnels import open_tunnel
             from iris_core.connect import resolve
 
             self._target = resolve(
-                cluster=self.cluster, config=self.config, controller_url=self.controller_url, read_only=self.read_only
+                cluster=self.cluster,
+                config=self.config,
+                controller_url=self.controller_url,
+                read_only=self.read_only,
+                tunnels=open_tunnel,
             )
             self.diagnostics.debug(f"controller {self._target.url} ({self._target.cluster})")
         return self._target

@@ -1,15 +1,16 @@
 """From what the operator typed to an open connection: selectors, the running local cluster, the choice of transport.
 
 `target` decides which controller is meant, `local` knows the embedded cluster of this user, `open_client` and
-`open_async_client` open the connection. Nothing is dialled before the first call. Must never start a cluster: only
+`open_async_client` open the connection, through a tunnel where one is needed. Nothing is dialled before the first call. Must never start a cluster: only
 `cluster start` does.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from iris_core.connect.target import Target, resolve
+from iris_core.connect.target import Target, TunnelOpener, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from iris_core.client.endpoint import Endpoint
     from iris_core.contracts import AsyncClient, Client
 
-__all__ = ["Target", "Transport", "open_async_client", "open_client", "resolve"]
+__all__ = ["Target", "Transport", "TunnelOpener", "open_async_client", "open_client", "resolve"]
 
 Transport = Literal["auto", "grpc", "http"]
 
@@ -40,6 +41,13 @@ def open_client(
     from iris_core.client.calls import Credentials, token_from_environment
     from iris_core.client.endpoint import parse_url
 
+    if target.through is not None:
+        from iris_core.connect.tunnelled import TunnelledClient
+
+        def inner(url: str) -> Client:
+            return open_client(replace(target, url=url, through=None), transport=transport, note=note, context=context)
+
+        return TunnelledClient(target.url, target.through, inner)
     endpoint = _of_this_machine(parse_url(target.url))
     credentials = Credentials(token_from_environment(), target.read_only, context)
     if transport == "grpc":
@@ -63,6 +71,13 @@ def open_async_client(target: Target, *, context: Callable[[], ClientContext] | 
     from iris_core.client.calls import Credentials, token_from_environment
     from iris_core.client.endpoint import parse_url
 
+    if target.through is not None:
+        from iris_core.connect.tunnelled import TunnelledAsyncClient
+
+        def inner(url: str) -> AsyncClient:
+            return open_async_client(replace(target, url=url, through=None), context=context)
+
+        return TunnelledAsyncClient(target.url, target.through, inner)
     return GrpcAsyncClient(
         _of_this_machine(parse_url(target.url)), Credentials(token_from_environment(), target.read_only, context)
     )
@@ -76,7 +91,6 @@ def _of_this_machine(endpoint: Endpoint) -> Endpoint:
     if endpoint.host != "localhost" or endpoint.tls:
         return endpoint
     import socket
-    from dataclasses import replace
 
     for address in ("127.0.0.1", "::1"):
         try:

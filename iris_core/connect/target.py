@@ -8,7 +8,9 @@ connection.
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from iris_core.config.cluster import ClusterConfig
+    from iris_core.config.ssh import SshHost
+    from iris_core.contracts import Tunnel
+
+TunnelOpener = Callable[["SshHost", int], "Tunnel"]
+"""Opens a tunnel to a port of a host's loopback. Raises ConnectFailed."""
 
 SELECTORS = "--cluster NAME, --config FILE or --controller-url URL"
 
@@ -37,6 +44,8 @@ class Target:
     """`local` for a controller on this machine, else ""."""
     read_only: bool = False
     """Every call asks the server to refuse mutations."""
+    through: Callable[[], Tunnel] | None = None
+    """Opens the way to a controller that cannot be reached directly; `url` is then its address for people alone."""
 
 
 def resolve(
@@ -46,9 +55,11 @@ def resolve(
     controller_url: str = "",
     read_only: bool = False,
     environ: Mapping[str, str] | None = None,
+    tunnels: TunnelOpener | None = None,
 ) -> Target:
-    """The controller that these selectors mean. Raises UsageFailed, or ConnectFailed when the local cluster is not
-    running.
+    """The controller that these selectors mean; `tunnels` opens the way to one on an SSH host.
+
+    Raises UsageFailed, or ConnectFailed when the local cluster is not running.
     """
     variables = os.environ if environ is None else environ
     if controller_url and config:
@@ -61,13 +72,13 @@ def resolve(
     if config:
         from iris_core.config.cluster import load_config
 
-        return _configured(load_config(Path(config)), cluster, read_only)
+        return _configured(load_config(Path(config)), cluster, read_only, tunnels)
     if cluster == LOCAL:
         return Target(require_endpoint().url, LOCAL, "local", read_only)
     if cluster:
         from iris_core.config.cluster import find_cluster, load_config
 
-        return _configured(load_config(find_cluster(cluster)), cluster, read_only)
+        return _configured(load_config(find_cluster(cluster)), cluster, read_only, tunnels)
     running = running_endpoint()
     if running is not None:
         return Target(running.url, LOCAL, "local", read_only)
@@ -79,11 +90,19 @@ def _at(endpoint: Endpoint, name: str, read_only: bool) -> Target:
     return Target(endpoint.url, shown, "local" if endpoint.is_loopback else "", read_only)
 
 
-def _configured(config: ClusterConfig, name: str, read_only: bool) -> Target:
+def _configured(config: ClusterConfig, name: str, read_only: bool, tunnels: TunnelOpener | None) -> Target:
     shown = name or config.name
-    if config.platform != LOCAL:
+    ssh = config.controller_ssh
+    if ssh is not None and tunnels is not None:
+        port = config.controller_port
+        return Target(
+            f"ssh://{ssh.label}/127.0.0.1:{port}", shown, "", read_only, functools.partial(tunnels, ssh, port)
+        )
+    if config.controller_on != LOCAL:
         raise UsageFailed(
-            f"{config.source}: this release does not reach {config.platform} clusters by itself",
+            f"{config.source}: this release does not reach {config.controller_on} clusters by itself"
+            if ssh is None
+            else f"{config.source}: no SSH tunnel can be opened from here",
             hint="open a way to the controller and give its address with --controller-url",
         )
     if not config.controller_port:
