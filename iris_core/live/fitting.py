@@ -46,7 +46,8 @@ def fit(
         _share(flexible, widths, {column.id: column.max_width or width for column in flexible}, spare)
         return [(column, widths[column.id]) for column in shown]
     # A heading has a mark behind it where rows are sorted by it.
-    wanted = {c.id: max(needs.get(c.id, 0), len(c.title) + (c.sort is not None)) for c in shown}
+    heading = {c.id: min(len(c.title) + (c.sort is not None), c.max_width or width) for c in shown}
+    wanted = {c.id: max(needs.get(c.id, 0), heading[c.id]) for c in shown}
     bounded = {column.id: min(wanted[column.id], column.max_width or width) for column in shown}
     for column in flexible:
         # Its minimum is kept free for texts; where there are none, somebody else has a use for it.
