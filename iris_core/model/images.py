@@ -133,6 +133,4 @@ def parse_platforms(text: str) -> tuple[str, ...]:
 
 def lacking(platforms: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[str, ...]:
     """What is wanted and not there. A variant that is not asked for counts: `linux/arm64/v8` runs where `linux/arm64` is wanted."""
-    return tuple(
-        want for want in wanted if not any(have == want or have.startswith(want + "/") for have in platforms)
-    )
+    return tuple(want for want in wanted if not any(have == want or have.startswith(want + "/") for have in platforms))
