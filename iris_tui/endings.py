@@ -1,6 +1,7 @@
 """How the program says why it ended: one line on standard error, and an exit code of 128 plus the signal.
 
-Until the console has its own handlers nothing of the terminal was changed, and a signal ends the program at once.
+Until the console has its own handlers nothing of the terminal was changed but what `first_frame` drew, and a signal ends the program
+at once.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import signal
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NoReturn
+
+from iris_tui.first_frame import leave
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +31,7 @@ def last_words(text: str) -> None:
 
 
 def _end_at_once(number: int, _frame: FrameType | None) -> NoReturn:
+    leave()
     last_words(f"iris: ended by {signal.Signals(number).name}")
     os._exit(128 + number)
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from textual.drivers.linux_driver import LinuxDriver
 
+from iris_tui.first_frame import taken_over
+
 if TYPE_CHECKING:
     from io import TextIOWrapper
 
@@ -63,6 +65,10 @@ class TerminalDriver(LinuxDriver):
         super().__init__(*args, **options)
         if self._file is not None:
             self._file = cast("TextIOWrapper", LossyOutput(self._file))
+
+    def start_application_mode(self) -> None:
+        taken_over()
+        super().start_application_mode()  # type: ignore[no-untyped-call]
 
     def _sigcont_application(self, *_: object) -> None:
         # A hung-up terminal has no foreground any more; to resume would start a second pair of threads on it.
