@@ -1,0 +1,290 @@
+"""The report of a rollout, as Markdown, made from its journal and from nothing else: so it says the same to everybody, also years later.
+
+What is evidence is in it whole: the tree's hash, who approved what and when, each sample of each watch, the seconds that a cluster did
+not answer. What was not measured is said to be an upper bound, and what did not happen is said not to have happened. Lines that a job
+or a check printed are made harmless and stand in fences. Must never look at a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from iris_core.model.redact import redact_text
+from iris_core.model.text import one_line
+from iris_core.procedures.progress import Progress
+
+if TYPE_CHECKING:
+    from iris_core.procedures.journal import Record
+
+_RESTART: Final = "restart"
+
+
+@dataclass(slots=True)
+class ClusterFacts:
+    """What a journal says of one cluster; what is absent has not happened.
+
+    Attributes:
+        before: The sample from before the restart.
+        watched: The samples of the watch, also of one that goes on.
+        verdict, smoke, record: As they were gathered.
+        gate: The answer to the question before the restart: approve, skip, stop, "" = not answered.
+        checkpoint: The last one that was taken.
+        downtime_s: Seconds that it did not answer, as measured; None = they were not.
+        bound_s: Seconds from the order to stop until the next controller was healthy.
+        failed: What went wrong there, one line each.
+        unlocked: Whether the lock was given back.
+    """
+
+    before: dict[str, Any] | None = None
+    watched: list[dict[str, Any]] = field(default_factory=list)
+    verdict: dict[str, Any] | None = None
+    smoke: dict[str, Any] | None = None
+    record: dict[str, Any] | None = None
+    gate: str = ""
+    checkpoint: str = ""
+    downtime_s: float | None = None
+    bound_s: float | None = None
+    failed: list[str] = field(default_factory=list)
+    unlocked: bool = False
+
+
+def clusters(records: Sequence[Record]) -> list[str]:
+    """The clusters of a rollout's journal, in order."""
+    first = records[0] if records else {}
+    return [str(name) for name in (first.get("arguments") or {}).get("clusters", ())]
+
+
+def facts(records: Sequence[Record], name: str) -> ClusterFacts:
+    """What the journal says of a cluster."""
+    found = ClusterFacts()
+    stop_ms = 0
+    prefix = f"{name}/"
+    for record in records:
+        event = str(record.get("event", ""))
+        if not event.startswith(prefix):
+            continue
+        part, kind = event.removeprefix(prefix), record["type"]
+        if kind in ("failed", "refused"):
+            found.failed.append(f"{part}: {record['message']}")
+        elif kind in ("answered", "answered_again") and part == _RESTART:
+            found.gate = str(record["choice"])
+        elif kind == "gathering" and part == "watch":
+            found.watched = []
+        elif kind == "progress" and part == "watch":
+            found.watched.append(record["value"])
+        elif kind == "intent" and part == "stop":
+            stop_ms = int(record["at_ms"])
+        elif kind == "done" and part in ("checkpoint", "stop") and record["value"]:
+            found.checkpoint = str(record["value"])
+        elif kind == "done" and part == "unlock":
+            found.unlocked = True
+        elif kind == "gathered":
+            _gathered(found, part, record, stop_ms)
+    return found
+
+
+def _gathered(found: ClusterFacts, part: str, record: Record, stop_ms: int) -> None:
+    value = record["value"]
+    match part:
+        case "snapshot":
+            found.before = value
+        case "health" if stop_ms:
+            found.bound_s = (int(record["at_ms"]) - stop_ms) / 1000
+        case "downtime":
+            found.downtime_s = value["seconds"]
+        case "record":
+            found.record = value
+        case "smoke-end":
+            found.smoke = value
+        case "verdict":
+            found.verdict = value
+        case _:
+            pass
+
+
+def downtime_words(found: ClusterFacts) -> str:
+    """How long a cluster did not answer, as far as it is known."""
+    if found.downtime_s is not None:
+        within = f", {found.bound_s:.1f} s from the order to stop until it was healthy" if found.bound_s else ""
+        return f"{found.downtime_s:.1f} s without an answer{within}"
+    if found.bound_s is not None:
+        return f"at most {found.bound_s:.1f} s, from the order to stop until it was healthy; nobody watched the whole of it"
+    return "not stopped"
+
+
+def standing(records: Sequence[Record], name: str) -> str:
+    """How far a cluster is, in a word or two."""
+    found = facts(records, name)
+    if found.gate == "skip":
+        return "skipped"
+    if found.verdict is not None:
+        return "passed" if found.verdict["passed"] else "failed its watch"
+    if found.record is not None:
+        return "watched"
+    if found.failed:
+        return "failed"
+    if found.gate == "approve":
+        return "in its restart"
+    if found.gate:
+        return "stopped at its gate"
+    return "looked at" if found.before is not None else "not reached"
+
+
+# --- the text --------------------------------------------------------------------------------------------------------
+
+
+def markdown(procedure: str, records: Sequence[Record]) -> str:
+    """The report of the journal of that id."""
+    return "\n".join(_lines(procedure, records)) + "\n"
+
+
+def _at(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _clean(text: object) -> str:
+    """One harmless line that no Markdown is read from where it would matter: in tables and lists."""
+    return one_line(redact_text(str(text))).replace("|", "\\|")
+
+
+def _fence(lines: Sequence[str]) -> Iterator[str]:
+    yield "```text"
+    yield from (one_line(redact_text(line)).replace("```", "'''") for line in lines)
+    yield "```"
+
+
+def _lines(procedure: str, records: Sequence[Record]) -> Iterator[str]:
+    progress = Progress.of(list(records))
+    names = clusters(records)
+    yield f"# Rollout {procedure}"
+    yield ""
+    yield f"- Begun {_at(progress.started_ms)} by {_clean(progress.started_by)}"
+    if progress.status:
+        yield f"- Ended {_at(progress.changed_ms)}: **{progress.status}**, {_clean(progress.state)}"
+        if progress.next:
+            yield f"- Next: {_clean(progress.next)}"
+    else:
+        waits = f"waits for an answer at {progress.asked['event']}" if progress.asked else "goes on, or was left"
+        yield f"- Not ended: {_clean(waits)}, last line {_at(progress.changed_ms)}"
+    drivers = sorted({str(record["by"]) for record in records})
+    yield f"- Driven by {_clean(', '.join(drivers))}"
+    yield f"- Clusters, in order: {_clean(', '.join(names))}"
+    yield ""
+    yield from _tree(progress)
+    yield from _preflight(progress, names)
+    yield from _approvals(progress)
+    for name in names:
+        yield from _cluster(name, records)
+
+
+def _tree(progress: Progress) -> Iterator[str]:
+    tree = progress.evidence.get("tree-state")
+    yield "## Tree"
+    yield ""
+    if tree is None:
+        yield "None was frozen."
+        yield ""
+        return
+    yield f"- Hash `{tree['id']}`"
+    yield f"- {_clean(tree['branch'])}, {_clean(tree['base'] or 'no commit')} {_clean(tree['subject'])}"
+    if tree["upstream"]:
+        compared = (
+            "not known" if tree["ahead"] is None else f"{tree['ahead']} commits ahead, {tree['behind']} commits behind"
+        )
+        yield f"- Against {_clean(tree['upstream'])}: {compared}"
+    yield f"- Files that differ from the commit: {_clean(', '.join(tree['dirty'])) or 'none'}"
+    checks = progress.evidence.get("checks")
+    if checks is None:
+        yield "- Checks: none were run"
+    else:
+        yield f"- Checks: `{_clean(checks['command'])}` ended with {checks['exit']} after {checks['seconds']:g} s"
+        yield ""
+        yield from _fence(checks["lines"])
+    yield ""
+
+
+def _preflight(progress: Progress, names: Sequence[str]) -> Iterator[str]:
+    yield "## Preflight"
+    yield ""
+    rows = [
+        f"| {_clean(name)} | {'pass' if check['ok'] else '**FAIL**'} | {_clean(check['what'])} | {_clean(check['detail'])} |"
+        for name in names
+        for check in progress.evidence.get(f"preflight/{name}", ())
+    ]
+    if rows:
+        yield "| cluster | | what | how it is |"
+        yield "|---|---|---|---|"
+        yield from rows
+    else:
+        yield "None was made."
+    yield ""
+
+
+def _approvals(progress: Progress) -> Iterator[str]:
+    yield "## Answers"
+    yield ""
+    if not progress.approvals:
+        yield "Nothing was answered."
+    else:
+        yield "| when | who | gate | answer | token |"
+        yield "|---|---|---|---|---|"
+    for answer in progress.approvals:
+        why = f" ({_clean(answer['reason'])})" if answer.get("reason") else ""
+        yield (
+            f"| {_at(int(answer['at_ms']))} | {_clean(answer['by'])} | {_clean(answer['event'])}"
+            f" | {_clean(answer['choice'])}{why} | `{answer['token']}` |"
+        )
+    yield ""
+
+
+def _cluster(name: str, records: Sequence[Record]) -> Iterator[str]:
+    found = facts(records, name)
+    yield f"## {_clean(name)}: {standing(records, name)}"
+    yield ""
+    if found.before is None and not found.failed:
+        yield "It was left as it was."
+        yield ""
+        return
+    if found.before is not None:
+        last = next((sample for sample in reversed(found.watched) if sample["reachable"]), None)
+        yield f"- Tree before `{found.before['tree'] or 'not known'}`" + (f", after `{last['tree']}`" if last else "")
+    yield f"- Downtime: {downtime_words(found)}"
+    if found.checkpoint:
+        yield f"- Checkpoint {_clean(found.checkpoint)}"
+    if found.record:
+        yield f"- Record: {found.record['phase']}, `{found.record['image']}` after `{found.record['previous_image'] or 'nothing'}`"
+    if found.gate == "approve":
+        yield f"- Lock: {'given back' if found.unlocked else '**not given back**'}"
+    yield from (f"- Failed: {_clean(failure)}" for failure in found.failed)
+    if found.verdict is not None:
+        yield f"- Verdict: {'passed' if found.verdict['passed'] else '**failed**'}"
+        yield from (f"  - concern: {_clean(concern)}" for concern in found.verdict["concerns"])
+        yield from (f"  - note: {_clean(note)}" for note in found.verdict["notes"])
+    if found.smoke is not None:
+        yield f"- Smoke job {_clean(found.smoke['job'])}: {_clean(found.smoke['state'])}"
+        if found.smoke["lines"]:
+            yield ""
+            yield from _fence(found.smoke["lines"])
+    yield ""
+    if found.before is not None:
+        yield from _samples(found)
+
+
+def _samples(found: ClusterFacts) -> Iterator[str]:
+    assert found.before is not None
+    yield "| after | answers | healthy workers | running | pending | failures | loop late | log store behind |"
+    yield "|---:|---|---:|---:|---:|---:|---:|---:|"
+    for sample in (found.before, *found.watched):
+        after = "before" if sample is found.before else f"{sample['after_s']:.0f} s"
+        if not sample["reachable"]:
+            yield f"| {after} | **no**: {_clean(sample['error'])} | | | | | | |"
+            continue
+        ready = "yes" if sample["ready"] else "yes, not ready"
+        yield (
+            f"| {after} | {ready} | {sample['workers_healthy']}/{sample['workers_total']} | {sample['tasks'].get('running', 0)}"
+            f" | {sample['tasks'].get('pending', 0)} | {sample['failures']} | {sample['lag_ms']:.1f} ms | {sample['store_lag_ms']} ms |"
+        )
+    yield ""

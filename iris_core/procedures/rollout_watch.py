@@ -1,0 +1,114 @@
+"""The watch after a restart: five minutes of looking, and what is made of them (rollout §1.6).
+
+Nothing shortens it: there is no option, variable or setting, and a run that is resumed in the middle of it begins it anew. Only whoever
+puts the program together hands in the clock. The comparison is between the last sample and the one from before the restart;
+besides, a single sample that could not be had fails it, and so does a controller that was started again meanwhile. What fails is a
+concern; what a person should know and may accept is a note. Must never change anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from iris_core.contracts import IrisError
+from iris_core.model.resources import format_duration
+
+if TYPE_CHECKING:
+    from iris_core.live.clock import Clock
+    from iris_core.procedures.events import Report
+
+DURATION_S: Final = 300.0
+INTERVAL_S: Final = 15.0
+LATE_LOOP_MS: Final = 100.0
+LATE_STORE_MS: Final = 60_000
+
+Sample = dict[str, Any]
+"""One look at a cluster, as JSON:
+
+at_ms, reachable, error; tree (the hash that it says it runs, "" = none), boot_id, version; ready, problems; workers_total,
+workers_healthy; jobs, tasks (counts by state); failures (attempts that failed, counted since failures_since_ms); lag_ms (how late the
+controller's loop is, 99 of 100); store (its log store's state), store_lag_ms (how long the oldest line has waited for it).
+"""
+
+
+def unreachable(at_ms: int, error: str) -> Sample:
+    """The sample of a controller that does not answer."""
+    return {"at_ms": at_ms, "reachable": False, "error": error}
+
+
+async def watch(take: Callable[[], Sample], clock: Clock, report: Report) -> dict[str, Any]:
+    """Samples until the time is over, each reported as it is taken: {"samples": [...], "seconds": how long it was}."""
+    began, samples = clock.monotonic(), []
+    while True:
+        sample = await _sample(take, clock)
+        passed = clock.monotonic() - began
+        sample["after_s"] = round(passed, 1)
+        report(sample)
+        samples.append(sample)
+        if passed >= DURATION_S:
+            return {"samples": samples, "seconds": round(passed, 1)}
+        await clock.sleep(min(INTERVAL_S, DURATION_S - passed))
+
+
+async def _sample(take: Callable[[], Sample], clock: Clock) -> Sample:
+    try:
+        return dict(await asyncio.to_thread(take))
+    except IrisError as error:
+        return unreachable(clock.now_ms(), error.message)
+
+
+def failures_a_minute(sample: Sample) -> float:
+    """How many attempts failed, for each minute that they were counted."""
+    minutes = (sample["at_ms"] - sample["failures_since_ms"]) / 60_000
+    return float(sample["failures"] / max(minutes, 1.0))
+
+
+def concerns(before: Sample, samples: Sequence[Sample], tree: str) -> list[str]:
+    """What fails the watch, one line each."""
+    missing = [sample for sample in samples if not sample["reachable"]]
+    if not samples:
+        return ["nothing was seen of it"]
+    found = []
+    if missing:
+        found.append(f"{len(missing)} of {len(samples)} looks at the controller failed: {missing[-1]['error']}")
+    last = samples[-1]
+    if not last["reachable"]:
+        return found
+    if last["tree"] != tree:
+        found.append(f"it runs {last['tree'][:12] or 'a tree that it does not name'} instead of {tree[:12]}")
+    boots = [sample["boot_id"] for sample in samples if sample["reachable"]]
+    if len(set(boots)) > 1:
+        found.append("the controller was started again during the watch")
+    if last["workers_healthy"] < before["workers_healthy"]:
+        found.append(f"{last['workers_healthy']} workers are healthy, {before['workers_healthy']} were before")
+    found += [f"it says: {problem}" for problem in last["problems"] if problem not in before["problems"]]
+    if last["store"] == "down":
+        found.append("its log store does not run")
+    return found
+
+
+def notes(before: Sample, samples: Sequence[Sample]) -> list[str]:
+    """What does not fail it, one line each."""
+    if not samples or not samples[-1]["reachable"]:
+        return []
+    last, found = samples[-1], []
+    if before["tree"] and last["tree"] == before["tree"]:
+        found.append("it runs the same tree as before")
+    found += [f"it says, as before: {problem}" for problem in last["problems"] if problem in before["problems"]]
+    ill = last["workers_total"] - last["workers_healthy"]
+    if ill > 0:
+        found.append(f"{ill} of {last['workers_total']} workers are not healthy")
+    for state, worse in (("running", -1), ("pending", 1)):
+        then, now = before["tasks"].get(state, 0), last["tasks"].get(state, 0)
+        if (now - then) * worse > 0:
+            found.append(f"{now} tasks are {state}, {then} were before")
+    then, now = failures_a_minute(before), failures_a_minute(last)
+    if now > then:
+        found.append(f"{now:.1f} attempts a minute fail, {then:.1f} did before")
+    if last["lag_ms"] > LATE_LOOP_MS:
+        found.append(f"its loop is late by {last['lag_ms']:.0f} ms")
+    if last["store_lag_ms"] > max(LATE_STORE_MS, before["store_lag_ms"]):
+        found.append(f"lines wait {format_duration(last['store_lag_ms'])} for its log store")
+    return found
