@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
+import io
 import json
 import os
 import platform
@@ -304,6 +305,34 @@ REQUESTS: Final[tuple[str, ...]] = (
     "probe", "status", "start", "stop", "health", "logs", "schema", "offline", "end_leftovers",
     "have", "receive", "environment", "verify", "install", "load", "releases", "prune",
 )  # fmt: skip
+
+
+def relay(main: Callable[[list[str]], int]) -> int:
+    """Carries out command lines of this program, one after the other, as if each was a process, until the input ends."""
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    while line := source.readline():
+        asked = json.loads(line)
+        data = source.read(int(asked["size"]))
+        if len(data) < int(asked["size"]):
+            break
+        out, err = io.BytesIO(), io.StringIO()
+        stdin = sys.stdin
+        sys.stdin = io.TextIOWrapper(io.BytesIO(data))
+        with io.TextIOWrapper(out, write_through=True) as stdout:
+            try:
+                with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(err):
+                    code = main([str(word) for word in asked["argv"]])
+            except SystemExit as end:
+                code = end.code if isinstance(end.code, int) else 1
+            except Exception as error:
+                code = 1
+                err.write(f"Error: {type(error).__name__}: {error}\n")
+            finally:
+                sys.stdin = stdin
+            body = out.getvalue()
+        sink.write(json.dumps({"code": code, "size": len(body), "err": err.getvalue()}).encode() + b"\n" + body)
+        sink.flush()
+    return 0
 
 
 def run(name: str, source: IO[bytes], answer: Callable[[str], object]) -> int:

@@ -133,6 +133,8 @@ def main(argv: list[str] | None = None) -> int:
         if words.command == "host":
             from iris_controller import host_command
 
+            if words.request == "relay":
+                return host_command.relay(main)
             return host_command.run(words.request, sys.stdin.buffer, sys.stdout.write)
         if words.command == "restore":
             return restore(words.checkpoint, words.state_dir)

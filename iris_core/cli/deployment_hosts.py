@@ -71,7 +71,7 @@ def hosted(session: Session, file: Path, config: ClusterConfig) -> HostedDeploym
 
     say = session.diagnostics.note
     remote = remote_of(config, say)
-    session.at_close(remote.ssh.close)
+    session.at_close(remote.close)
     cache = cache_home() / "deployments"
     releases = Releases(cache)
     assert config.local_state_dir is not None

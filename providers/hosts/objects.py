@@ -9,11 +9,12 @@ import hashlib
 import json
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from iris_core.contracts import GenerationMismatch, IrisError, ObjectInfo, ObjectMissing
+from providers.hosts.relay import LARGEST
 from providers.hosts.remote import ANSWER_S, Remote
 from providers.hosts.ssh import Done, pieces
 from providers.objects.names import parts_of
@@ -31,41 +32,50 @@ class HostStore:
 
     def __init__(self, remote: Remote, root: str) -> None:
         self._remote = remote
-        self._root = root
+        self.root = root
+        """The store as the host itself names it."""
         self.url = f"ssh://{remote.ssh.label}{root.removeprefix('file://').removeprefix('localhost')}"
 
     def put(self, name: str, data: bytes, *, if_generation: str | None = None) -> ObjectInfo:
         """See ObjectStore. Raises GenerationMismatch, IrisError."""
-        return self._put(name, len(data), hashlib.sha256(data).hexdigest(), lambda: (data,), if_generation)
+        command = self._command(name, len(data), hashlib.sha256(data).hexdigest(), if_generation)
+        if len(data) > LARGEST:
+            return _info(self._checked(name, self._remote.store(command, timeout_s=LARGE_S, data=lambda: (data,))))
+        return _info(self._checked(name, self._remote.small(command, timeout_s=ANSWER_S, data=data)))
 
     def put_file(self, name: str, path: Path, *, if_generation: str | None = None) -> ObjectInfo:
         """See ObjectStore. Raises GenerationMismatch, IrisError."""
         try:
             with path.open("rb") as file:
                 size, digest = path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()
-                info = self._put(name, size, digest, lambda: pieces(file), if_generation)
+                command = self._command(name, size, digest, if_generation)
+                done = self._remote.store(command, timeout_s=LARGE_S, data=lambda: pieces(file))
+                info = _info(self._checked(name, done))
             path.unlink()
         except OSError as error:
             raise IrisError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from error
         return info
 
-    def _put(
-        self, name: str, size: int, sha256: str, data: Callable[[], Iterable[bytes]], if_generation: str | None
-    ) -> ObjectInfo:
+    def _command(self, name: str, size: int, sha256: str, if_generation: str | None) -> Callable[[int], Sequence[str]]:
         parts_of(name)
-        words = [name, "--root", self._root, "--size", str(size), "--sha256", sha256]
+        words = ["--root", self.root, "--size", str(size), "--sha256", sha256]
+        tail = ["--", name]
 
         def command(attempt: int) -> list[str]:
             if if_generation is None:
-                return ["put", *words]
-            return ["cas", *words, f"--generation={if_generation}", *(["--again"] if attempt > 1 else [])]
+                return ["put", *words, *tail]
+            return ["cas", *words, f"--generation={if_generation}", *(["--again"] if attempt > 1 else []), *tail]
 
-        done = self._remote.store(command, timeout_s=LARGE_S, data=data)
-        return _info(self._checked(name, done))
+        return command
 
     def get(self, name: str) -> bytes:
         """See ObjectStore. Raises ObjectMissing, IrisError."""
-        return self._checked(name, self._run("get", name, timeout_s=LARGE_S)).out
+        found = self.stat(name)
+        if found is None:
+            raise ObjectMissing(f"there is no {name} in {self.url}")
+        if found.size_bytes > LARGEST:
+            return b"".join(self.chunks(name))
+        return self._checked(name, self._run("get", name)).out
 
     def chunks(self, name: str) -> Iterator[bytes]:
         """See ObjectStore. Raises ObjectMissing, IrisError."""
@@ -83,7 +93,7 @@ class HostStore:
 
         def read() -> None:
             try:
-                put(self._remote.store(lambda _: ["get", "--root", self._root, name], timeout_s=LARGE_S, sink=put))
+                put(self._remote.store(lambda _: ["get", "--root", self.root, "--", name], timeout_s=LARGE_S, sink=put))
             except BaseException as error:
                 if not left.is_set():
                     put(error)
@@ -115,10 +125,10 @@ class HostStore:
         """See ObjectStore. Raises IrisError."""
         self._checked(name, self._run("delete", name))
 
-    def _run(self, verb: str, name: str, *, timeout_s: float = ANSWER_S) -> Done:
+    def _run(self, verb: str, name: str) -> Done:
         if verb != "list":
             parts_of(name)
-        return self._remote.store(lambda _: [verb, "--root", self._root, name], timeout_s=timeout_s)
+        return self._remote.small(lambda _: [verb, "--root", self.root, "--", name], timeout_s=ANSWER_S)
 
     def _checked(self, name: str, done: Done) -> Done:
         if done.code == 0:

@@ -118,14 +118,16 @@ class Ssh:
         timeout_s: float,
         feed: Feed = lambda: (),
         sink: Callable[[bytes], None] | None = None,
+        tried: bool = False,
     ) -> Done:
         """Runs a command, made of its words for each attempt, and returns how it ended, whatever its exit code is.
 
-        `sink` gets the output in pieces in place of `Done.out`; an attempt after it got some is not made. Raises HostUnreachable.
+        `tried`: it was begun before, in another way, so that this is not the first attempt. `sink` gets the output in pieces in place of `Done.out`; an attempt after it got some is not made. Raises HostUnreachable.
         """
         pause = FIRST_PAUSE_S
-        begun = False
-        for attempt in range(1, ATTEMPTS + 1):
+        begun = tried
+        first = 2 if tried else 1
+        for attempt in range(first, ATTEMPTS + first):
             got = False
 
             def take(piece: bytes) -> None:
@@ -134,16 +136,16 @@ class Ssh:
                 assert sink is not None
                 sink(piece)
 
-            run = _Run(self.argv(*self._shared()), shlex.join(words(attempt)))
+            run = _Run(self.argv(*self.shared()), shlex.join(words(attempt)))
             run.go(feed(), take if sink is not None else None, timeout_s)
             if run.code != BROKEN and not run.late:
                 return Done(run.code, run.out, run.err, attempt)
             self.close()  # the connection that is shared may be the broken one
             begun = begun or run.begun
             failure = _failure(self.label, run, timeout_s, begun=begun)
-            if failure.final or got or attempt == ATTEMPTS:
-                if attempt > 1:
-                    failure.message += f" ({attempt} attempts)"
+            if failure.final or got or attempt == ATTEMPTS + first - 1:
+                if attempt > first:
+                    failure.message += f" ({ATTEMPTS} attempts)"
                     failure.args = (failure.message,)
                 raise failure
             self._say(f"{failure.message}; trying again in {pause:g} s")
@@ -151,7 +153,8 @@ class Ssh:
             pause = min(pause * 2, LAST_PAUSE_S)
         raise AssertionError("unreachable")
 
-    def _shared(self) -> list[str]:
+    def shared(self) -> list[str]:
+        """The options by which a command uses the connection that is shared."""
         with self._lock:
             if self._folder is None:
                 # Not below TMPDIR, which may be too long for the name of a socket.
