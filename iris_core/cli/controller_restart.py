@@ -104,7 +104,7 @@ def restart(
             folder = place(journal_dir)
         outcome = asyncio.run(_run(session, found, store, approver, folder, resume, options))
     if outcome.exit_code == 0:
-        _prune(session, found)
+        prune_releases(session, found)
     output.line(outcome.state)
     for line in outcome.details:
         session.diagnostics.note(line)
@@ -113,7 +113,7 @@ def restart(
     return 0 if dry_run and str(outcome.status) == "stopped" else outcome.exit_code
 
 
-def _prune(session: Session, found: Deployment) -> None:
+def prune_releases(session: Session, found: Deployment) -> None:
     """Removes releases that nothing runs from and nobody goes back to; what was deployed last and before that stays."""
     from iris_core.cli.deployment import short
     from iris_core.procedures import record

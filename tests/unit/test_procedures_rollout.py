@@ -85,14 +85,9 @@ async def test_a_cluster_that_is_skipped_is_left_and_the_next_one_is_asked_for(t
     assert outcome.status is Status.DONE and operator.ids == ["tree", "h1/restart", "h2/restart"]
     assert world["h1"].untouched and world["h2"].shipped
     assert outcome.state == f"h2 runs {NEW[:12]}; h1 was left as before"
-    assert "skip" not in (await _alone(tmp_path / "one")).choices
-
-
-async def _alone(folder: Path) -> Gate:
-    folder.mkdir()
-    operator = Operator("h1/restart")
-    await RolloutWorld(folder, "h1").run(operator)
-    return operator.asked[-1]
+    alone = Operator("h1/restart")
+    await RolloutWorld(tmp_path, "h1").run(alone, procedure="rollout-2")
+    assert "skip" not in alone.asked[-1].choices
 
 
 async def test_every_requirement_of_every_cluster_is_looked_at_before_anything_is_asked(tmp_path: Path) -> None:
@@ -125,9 +120,15 @@ async def test_a_cluster_that_somebody_began_to_change_meanwhile_ends_it_and_say
 async def test_the_lock_is_kept_through_the_watch_and_given_back_before_the_next_question(tmp_path: Path) -> None:
     world = RolloutWorld(tmp_path)
     h1 = world["h1"]
-    during, at_gate = [], []
+    during: list[Holder | None] = []
+    at_gate: list[bool] = []
     plain = h1.sample
-    h1.sample = lambda: during.append(lock.read(h1.store).holder) or plain()  # type: ignore[method-assign,func-returns-value]
+
+    def seen() -> dict[str, Any]:
+        during.append(lock.read(h1.store).holder)
+        return plain()
+
+    h1.sample = seen  # type: ignore[method-assign]
 
     class Looking(Operator):
         async def ask(self, gate: Gate) -> Answer:
