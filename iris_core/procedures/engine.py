@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from iris_core.contracts import IrisError
+from iris_core.contracts import ConnectFailed, IrisError
 from iris_core.live.waiting import first_of
 from iris_core.procedures.approvals import Answer, Approver, Refused, check
 from iris_core.procedures.events import (
@@ -375,6 +375,8 @@ class Engine:
             raise self._failed(event.id, error.message, hint=error.hint, untouched=True) from error
         except TimeoutError:
             return await self._found(event, await self._look(event), f"no end within {event.timeout_s:g} s")
+        except ConnectFailed as error:  # nobody answered: what became of it is seen by looking
+            return await self._found(event, await self._look(event), error.message)
         except IrisError as error:
             raise self._failed(event.id, error.message, hint=error.hint) from error
         except Exception as error:  # a fault of the procedure's own must not hide what may have happened

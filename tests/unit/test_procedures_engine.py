@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iris_core.contracts import IrisError
+from iris_core.contracts import ConnectFailed, IrisError
 from iris_core.procedures import journal as journals
 from iris_core.procedures.approvals import Answer, GivenTokens
 from iris_core.procedures.engine import Engine, JournalMismatch, Unapproved
@@ -245,6 +245,31 @@ async def test_a_mutation_that_fails_after_it_took_effect_is_not_done_again(tmp_
     outcome = await drive(tmp_path, host, Person())
     assert outcome.status is Status.ROLLED_BACK
     assert host.effects == ["stop", "start r2", "stop", "start r1"]
+
+
+@pytest.mark.parametrize("found", [World.DONE, World.NOT_DONE, World.UNKNOWN])
+async def test_when_nobody_answered_a_look_says_what_became_of_it(tmp_path: Path, found: World) -> None:
+    async def do() -> None:
+        raise ConnectFailed("ssh h1: the connection broke")
+
+    async def look() -> World:
+        return found
+
+    async def procedure() -> Procedure:
+        yield Gate(id="g", title="?", grants=(GRANT,), name="lab")
+        try:
+            yield Mutation(id="m", title="start", gate="g", grant=GRANT, do=do, look=look)
+            yield Outcome(status=Status.DONE, state="went on")
+        except StepFailed as error:
+            yield Outcome(status=Status.FAILED, state=f"{error.untouched} {error.unknown} {error.message}")
+
+    with Journal.create(tmp_path / "p.jsonl") as journal:
+        outcome = await Engine(journal, Person(), FakeClock(), account="ada").run("p", {}, procedure())
+    assert outcome.state == {
+        World.DONE: "went on",
+        World.NOT_DONE: "True False ssh h1: the connection broke; it did not take effect",
+        World.UNKNOWN: "False True ssh h1: the connection broke; whether it took effect is not known",
+    }[found]
 
 
 async def test_where_nobody_knows_whether_it_took_effect_a_person_has_to_look(tmp_path: Path) -> None:
