@@ -182,9 +182,11 @@ class Services:
         queued, ends = Queued(loop.model, requeued), Ends(loop.now_ms())
         loop.on_commit(queued.note)
         loop.on_commit(ends.note)
+        self._cluster.lag = lag or watch_rows_pb2.LoopLag
+        self._cluster.ends = lambda: ends.read(loop.now_ms())
         asked = Asked(
             own=self._cluster.own,
-            lag=lag or watch_rows_pb2.LoopLag,
+            lag=self._cluster.lag,
             checkpoint=self._checkpoints,
             store=self.pipeline.ask_store,
             shippers=lambda: self.sessions.shippers() | {"": self.pipeline.own()},
@@ -199,7 +201,7 @@ class Services:
             places=self.places,
             scaler=lambda: self.autoscaler.scaler,
             since=queued.since,
-            ends=lambda: ends.read(loop.now_ms()),
+            ends=self._cluster.ends,
             attempts=self._tasks.attempts_of,
             admins=frozenset(config.admin_users),
             max_active_tasks=config.max_active_tasks,

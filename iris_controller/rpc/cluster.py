@@ -19,7 +19,7 @@ from iris_core.live.filters import WORKER_FIELDS, WORKER_WORDS, worker_row
 from iris_core.model.errors import ModelError
 from iris_core.model.filter import parse_filter
 from iris_core.model.states import TaskState, WorkerHealth, label
-from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2, worker_pb2
+from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2, watch_rows_pb2, worker_pb2
 
 WORKER_ANSWER_S = 10.0
 SYSTEM_WORKER = "/system/worker/"
@@ -56,6 +56,10 @@ class ClusterService:
         self._tasks = tasks
         self._about = about
         self._revision = revision
+        self.lag: Callable[[], watch_rows_pb2.LoopLag] = watch_rows_pb2.LoopLag
+        """Is to tell how late the loop is, once it is measured."""
+        self.ends: Callable[[], watch_rows_pb2.HourOfEnds] = watch_rows_pb2.HourOfEnds
+        """Is to tell how attempts ended, once they are counted."""
 
     def register(self, router: Router) -> None:
         router.add("ControllerService/ListWorkers", self.list_workers)
@@ -154,6 +158,8 @@ class ClusterService:
             revision=self._revision(),
             now_ms=self._loop.now_ms(),
             slices_by_lifecycle=Counter(str(row.lifecycle) for row in model.slices.values()),
+            lag=self.lag(),
+            ends=self.ends(),
         )
 
     async def get_current_user(

@@ -101,6 +101,8 @@ async def test_a_task_that_is_preempted_shows_in_attempts_endpoints_and_the_flee
             "ListEndpoints", endpoints_pb2.ListEndpointsRequest(), endpoints_pb2.ListEndpointsResponse
         )
         assert list(watching.rows["endpoints"].values()) == list(listed.endpoints)
+        status = await r.call("GetClusterStatus", pb.GetClusterStatusRequest(), pb.GetClusterStatusResponse)
+        assert (status.ends.preemptions, status.ends.failures) == (1, 0), "who asks once is told the same"
         await watching.close()
 
 
@@ -124,6 +126,8 @@ async def test_backends_and_the_controller_are_as_they_say_themselves(tmp_path: 
         assert row.store.state == "serving" and row.watchers == 1 and row.attached_workers == 1 and row.ready
         assert row.checkpoint.next_due_ms and not row.checkpoint.last_at_ms and not row.checkpoint.failure
         assert 0 <= row.lag.p50_ms <= row.lag.p99_ms <= row.lag.max_ms
+        status = await r.call("GetClusterStatus", pb.GetClusterStatusRequest(), pb.GetClusterStatusResponse)
+        assert status.lag.samples >= row.lag.samples
         (user,) = watching.rows["users"].values()
         assert (user.user_id, user.active_tasks, user.summary.running_tasks) == ("u", 1, 1)
         taken = await r.controller.keeping._checkpoints.take("test")

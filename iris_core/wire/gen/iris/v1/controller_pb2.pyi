@@ -776,7 +776,7 @@ class GetClusterStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetClusterStatusResponse(_message.Message):
-    __slots__ = ("cluster", "boot_id", "version", "release", "started_at_ms", "workers_total", "workers_healthy", "jobs_by_state", "tasks_by_state", "ready", "problems", "state_dir", "finelog_release", "revision", "now_ms", "slices_by_lifecycle", "workers_leaving", "tree")
+    __slots__ = ("cluster", "boot_id", "version", "release", "started_at_ms", "workers_total", "workers_healthy", "jobs_by_state", "tasks_by_state", "ready", "problems", "state_dir", "finelog_release", "revision", "now_ms", "slices_by_lifecycle", "workers_leaving", "tree", "lag", "ends")
     class JobsByStateEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -816,6 +816,8 @@ class GetClusterStatusResponse(_message.Message):
     SLICES_BY_LIFECYCLE_FIELD_NUMBER: _ClassVar[int]
     WORKERS_LEAVING_FIELD_NUMBER: _ClassVar[int]
     TREE_FIELD_NUMBER: _ClassVar[int]
+    LAG_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     boot_id: str
     version: str
@@ -834,7 +836,9 @@ class GetClusterStatusResponse(_message.Message):
     slices_by_lifecycle: _containers.ScalarMap[str, int]
     workers_leaving: int
     tree: str
-    def __init__(self, cluster: _Optional[str] = ..., boot_id: _Optional[str] = ..., version: _Optional[str] = ..., release: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., workers_total: _Optional[int] = ..., workers_healthy: _Optional[int] = ..., jobs_by_state: _Optional[_Mapping[str, int]] = ..., tasks_by_state: _Optional[_Mapping[str, int]] = ..., ready: _Optional[bool] = ..., problems: _Optional[_Iterable[str]] = ..., state_dir: _Optional[str] = ..., finelog_release: _Optional[str] = ..., revision: _Optional[_Union[_common_pb2.Revision, _Mapping]] = ..., now_ms: _Optional[int] = ..., slices_by_lifecycle: _Optional[_Mapping[str, int]] = ..., workers_leaving: _Optional[int] = ..., tree: _Optional[str] = ...) -> None: ...
+    lag: _watch_rows_pb2.LoopLag
+    ends: _watch_rows_pb2.HourOfEnds
+    def __init__(self, cluster: _Optional[str] = ..., boot_id: _Optional[str] = ..., version: _Optional[str] = ..., release: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., workers_total: _Optional[int] = ..., workers_healthy: _Optional[int] = ..., jobs_by_state: _Optional[_Mapping[str, int]] = ..., tasks_by_state: _Optional[_Mapping[str, int]] = ..., ready: _Optional[bool] = ..., problems: _Optional[_Iterable[str]] = ..., state_dir: _Optional[str] = ..., finelog_release: _Optional[str] = ..., revision: _Optional[_Union[_common_pb2.Revision, _Mapping]] = ..., now_ms: _Optional[int] = ..., slices_by_lifecycle: _Optional[_Mapping[str, int]] = ..., workers_leaving: _Optional[int] = ..., tree: _Optional[str] = ..., lag: _Optional[_Union[_watch_rows_pb2.LoopLag, _Mapping]] = ..., ends: _Optional[_Union[_watch_rows_pb2.HourOfEnds, _Mapping]] = ...) -> None: ...
 
 class GetCurrentUserRequest(_message.Message):
     __slots__ = ()
