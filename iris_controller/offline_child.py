@@ -72,6 +72,7 @@ class Serving:
             "moment_ms": state.moment_ms,
             "taken": bool(found.epoch_ms),
             "cached": found.cached,
+            "cluster": found.cluster,
             "notes": notes,
         }
         self._send(frame(Kind.OPEN, 0, json.dumps(said).encode()))

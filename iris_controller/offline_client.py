@@ -44,7 +44,7 @@ class OfflineAsyncClient:
     """Make it with `open_checkpoint`.
 
     `url` is where the checkpoint lies, `moment_ms` when it was taken, or (`taken` false) the last moment that it knows of; `cached` says
-    that nothing had to be unpacked; `notes` are what an operator should know.
+    that nothing had to be unpacked; `cluster` is whose it is, "" = not known; `notes` are what an operator should know.
     """
 
     def __init__(self, child: Child, said: bytes) -> None:
@@ -53,6 +53,7 @@ class OfflineAsyncClient:
         self.moment_ms: int = facts["moment_ms"]
         self.taken: bool = facts["taken"]
         self.cached: bool = facts["cached"]
+        self.cluster: str = facts["cluster"]
         self.notes: list[str] = facts["notes"]
         self.pid = child.pid
         self._child = child

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from iris_core.client.context import ClientContext
 from iris_core.client.plans import RETRY_S, Fate, Outcome, Plan, carry_out, make
 from iris_core.contracts import IrisError
+from iris_core.live.faults import fault_text
 from iris_core.model.redact import redact_argv
 from iris_core.model.resources import format_duration
 from iris_core.model.states import ACTIVE, JOB_TERMINAL, job_label, task_label
@@ -79,6 +80,7 @@ async def change(
             if plan.tier or action.tier or again:
                 decision = await console.pass_gate(_gate(session, action, row, plan, names, store, command, again))
             if decision is None:
+                console.say(f"{verb}: nothing was done")
                 return None
         finally:
             if store is not None:
@@ -130,8 +132,7 @@ def _skipped(plan: Plan) -> str:
 
 
 def _say_error(console: IrisApp, verb: str, error: IrisError) -> None:
-    hint = f"; {one_line(error.hint)}" if error.hint else ""
-    console.say(f"{verb}: {one_line(error.message)}{hint}", severity="error")
+    console.say(f"{verb}: {fault_text(error)}", severity="error")
 
 
 def _gate(

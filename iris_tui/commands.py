@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from iris_tui.app import IrisApp
 
 MOST_ROWS = 20
+MOST_MEANT = 4
+"""Commands that are proposed in the place of one that does not exist."""
 
 
 def parse_command(text: str) -> tuple[Action, str]:
@@ -32,17 +34,24 @@ def parse_command(text: str) -> tuple[Action, str]:
     word, _, argument = stripped.partition(" ")
     action = BY_COMMAND.get(ALIASES.get(word, word))
     if action is None:
-        words = [*BY_COMMAND, *ALIASES]
-        raise ModelError(
-            f"no command {shown(word)}", field="command", position=0,
-            hint=did_you_mean(word, words) or "? lists all keys and commands",
-        )  # fmt: skip
+        raise ModelError(f"no command {shown(word)}", field="command", position=0, hint=_meant(word))
     argument = argument.strip()
     if argument and not action.arguments:
         raise ModelError(f"{word} takes no argument", field="command", position=text.find(argument))
     if action.arguments and not action.arguments.startswith("[") and not argument:
         raise ModelError(f"{word} needs {action.arguments}", field="command", position=len(text))
     return action, argument
+
+
+def _meant(word: str) -> str:
+    """Which commands somebody may have had in mind: those that begin so, else have it in them, else are spelt alike."""
+    words = sorted([*BY_COMMAND, *ALIASES])
+    begin = [known for known in words if known.startswith(word)]
+    found = begin or [known for known in words if len(word) > 2 and word in known]
+    if not found:
+        return did_you_mean(word, words) or "? lists all keys and commands"
+    more = f" and {len(found) - MOST_MEANT} more" if len(found) > MOST_MEANT else ""
+    return f"did you mean {', '.join(found[:MOST_MEANT])}{more}?"
 
 
 class CommandSuggester(Suggester):

@@ -1,4 +1,4 @@
-"""The help page, made from the action table: what has the focus first, then how to get about, then everything else.
+"""The help page, made from the action table: what people come for, then what has the focus, how to get about, and everything else.
 
 Everything on it is looked up: keys as this operator has them, the fields of the filter of the screen that is shown, the screens that
 there are. `/` searches it like every page.
@@ -50,12 +50,12 @@ def help_lines(
             ("Read-only: nothing here can change the cluster. :write allows it again.", Tone.WARN),
             ("", Tone.PLAIN),
         ]
+    lines += _how_to(keymap)
     here = [scope for scope in first if scope not in ("app", "go")]
     for scope in here:
         lines += _scope(scope, keymap, read_only=read_only)
     if fields:
         lines += _filter(fields, words)
-    lines += _how_to(keymap)
     lines += _screens(keymap)
     for scope in (scope for scope in SCOPES if scope not in here):
         lines += _scope(scope, keymap, read_only=read_only)

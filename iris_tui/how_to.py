@@ -17,7 +17,7 @@ HOW_TO: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("What was the first error?", ("{target.logs} on the job, {log.top} for its first line, {log.error} for the next error",)),
     ("Preempt what runs on a slice", ("{go.capacity}, choose the slice, {capacity.preempt}",)),
     ("Compare two attempts", ("{list.mark} on both, {target.compare}; on one: with the one before",)),
-    ("Who used most of the budget?", ("{go.users}, {list.sort_right} until it is sorted by what was spent",)),
+    ("Who used most of the budget?", ("{go.users}: whoever spent most is on top",)),
     ("Follow several logs at once", ("{go.tasks}, {list.mark} on each, {target.logs}, {log.follow}",)),
     ("Save a log", ("{target.logs}, {log.save}; where it went is said",)),
     ("What did an earlier checkpoint hold?", ("{go.checkpoints}, choose one, {checkpoints.open}", "start `iris --checkpoint PATH`")),

@@ -74,13 +74,23 @@ class OfflineSession(Session):
         """It is open: from now on it can be entered."""
         self.opened = opened
         self.entrance = None
-        self.title = opened.url.rstrip("/").rpartition("/")[2]
+        self.title = title_of(opened.cluster, opened.url)
         self._clock.moment_ms = opened.moment_ms
         self.client.offline = lambda: checkpoint_text(opened.moment_ms, time.time_ns() // 1_000_000, opened.taken)
 
     async def run(self) -> None:
         """Keep the subscription, which brings what there is and then nothing more."""
         await self.watch.run()
+
+
+def title_of(cluster: str, url: str) -> str:
+    """Whose checkpoint it is; of one that does not say, where it lies: its folder's name is a number, which says nothing to anybody."""
+    if cluster:
+        return f"{cluster} (checkpoint)"
+    parts = [part for part in url.rstrip("/").partition("://")[2 if "://" in url else 0].split("/") if part]
+    while len(parts) > 1 and (parts[-1].isdecimal() or parts[-1] == "controller-state"):
+        parts.pop()
+    return f"{'/'.join(parts[-2:])} (checkpoint)" if parts else url
 
 
 def checkpoint_text(moment_ms: int, now_ms: int, taken: bool) -> str:

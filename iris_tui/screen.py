@@ -146,10 +146,10 @@ class ConsoleScreen(ActionHost, Screen[None]):
             self.flush()
             self.header.update_from(self.session, self.title_text(), self.link)
             if self.prompt.is_open:
-                self.keybar.show_keys((("Enter", "Take it"), ("Esc", "Leave it as it was"), ("↑", "Earlier ones")))
+                self.keybar.show_keys(self.prompt.keys())
             else:
                 scopes = tuple(scope for host in self.hosts() for scope in host.SCOPES)
-                self.keybar.update_from(scopes, self.console.keymap)
+                self.keybar.update_from(scopes, self.console.keymap, offline=self.session.offline)
         took = time.monotonic() - began
         self._not_before = time.monotonic() + 4 * took if took > SLOW_FLUSH_S else 0.0
 

@@ -58,6 +58,7 @@ class Keeping:
             once,
             interval_s=options.checkpoint_interval_s or options.config.checkpoint_interval_s or HOURLY_S,
             last_ms=opened.last_checkpoint_ms,
+            cluster=options.config.name,
             keep_ms=KEEP_MS if options.config.remote_state_dir else LOCAL_KEEP_MS,
             owner=owner,
             claim=self._fence.claimed if self._fence is not None else None,

@@ -47,6 +47,7 @@ class Manifest:
     size_bytes     of the compressed database, with its `sha256`
     database_bytes of the database itself
     jobs, tasks, workers   how many rows it has
+    cluster        whose it is; "" in those of earlier releases
     """
 
     epoch_ms: int
@@ -57,6 +58,7 @@ class Manifest:
     jobs: int
     tasks: int
     workers: int
+    cluster: str = ""
 
     def to_json(self) -> bytes:
         values = asdict(self)
@@ -73,16 +75,16 @@ class Manifest:
             (file,) = [entry for entry in value["files"] if entry["name"] == COMPRESSED]
             numbers = [value["epoch_ms"], file["size_bytes"], file["database_bytes"]]
             counts = [value["jobs"], value["tasks"], value["workers"]]
-            schema, digest = value["schema"], file["sha256"]
+            schema, digest, cluster = value["schema"], file["sha256"], value.get("cluster", "")
         except (ValueError, KeyError, TypeError, RecursionError):
             raise BadCheckpoint("its manifest is damaged, or is none of ours") from None
         if not all(type(number) is int and number >= 0 for number in [*numbers, *counts]):
             raise BadCheckpoint("its manifest has a number that cannot be")
-        if not isinstance(schema, str) or not isinstance(digest, str) or not _SHA256.fullmatch(digest):
+        if not all(isinstance(text, str) for text in (schema, digest, cluster)) or not _SHA256.fullmatch(digest):
             raise BadCheckpoint("its manifest is damaged, or is none of ours")
         if numbers[0] != epoch_ms:
             raise BadCheckpoint(f"its manifest belongs to checkpoint {numbers[0]}")
-        return cls(epoch_ms, schema, numbers[1], digest, numbers[2], *counts)
+        return cls(epoch_ms, schema, numbers[1], digest, numbers[2], counts[0], counts[1], counts[2], cluster)
 
 
 def folder_of(epoch_ms: int) -> str:

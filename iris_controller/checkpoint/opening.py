@@ -53,13 +53,15 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """The database, until `close`. `epoch_ms` is when it was taken, 0 = not known; `cached` = nothing had to be unpacked."""
+    """The database, until `close`. `epoch_ms` is when it was taken, 0 = not known; `cached` = nothing had to be unpacked; `cluster` is whose
+    it is, "" = not known."""
 
     database: Path
     label: str
     epoch_ms: int
     cached: bool
     close: Callable[[], None]
+    cluster: str = ""
 
 
 def unpacked(
@@ -105,7 +107,7 @@ def _from_cache(cache: Cache, candidate: Candidate, sha256: str, tell: Callable[
     cached = kept is not None
     if kept is None:
         kept = cache.fill(key, manifest.database_bytes, lambda target: _write(candidate, target, tell))
-    return Unpacked(kept.database, candidate.label, candidate.epoch_ms, cached, kept.close)
+    return Unpacked(kept.database, candidate.label, candidate.epoch_ms, cached, kept.close, manifest.cluster)
 
 
 def _in_temporary(candidate: Candidate, tell: Callable[[Progress], None]) -> Unpacked:

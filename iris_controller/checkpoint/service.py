@@ -63,6 +63,7 @@ class Checkpoints:
         *,
         interval_s: float,
         last_ms: int,
+        cluster: str = "",
         keep_ms: int = KEEP_MS,
         owner: Owner | None = None,
         claim: asyncio.Event | None = None,
@@ -76,6 +77,7 @@ class Checkpoints:
         self._once = once
         self._interval_s = interval_s
         self._last_ms = last_ms
+        self._cluster = cluster
         self._keep_ms = keep_ms
         self._owner = owner
         self._claim = claim
@@ -222,6 +224,7 @@ class Checkpoints:
                     scratch=str(self._scratch),
                     now_ms=self._loop.now_ms(),
                     after_ms=self._last_ms,
+                    cluster=self._cluster,
                 )
             finally:
                 await asyncio.to_thread(shutil.rmtree, self._scratch, True)

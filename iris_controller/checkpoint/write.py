@@ -41,6 +41,7 @@ def write(
     now_ms: int,
     after_ms: int,
     claim: str,
+    cluster: str = "",
     stage: Callable[[str], None] = lambda _: None,
 ) -> Manifest:
     """Makes a checkpoint of the database in the remote state dir `store`, using the private folder `scratch`.
@@ -66,6 +67,7 @@ def write(
         jobs=taken.jobs,
         tasks=taken.tasks,
         workers=taken.workers,
+        cluster=cluster,
     )
     folder = folder_of(epoch_ms)
     stage("upload")

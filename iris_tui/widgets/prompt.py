@@ -139,6 +139,16 @@ class Prompt(Vertical):
         self.screen.set_focus(self.input, scroll_visible=False)
         self._look(value)
 
+    def keys(self) -> list[tuple[str, str]]:
+        """What the keys do while something is asked: only those that do something for this question."""
+        question = self._question
+        found = [("Enter", "Take it"), ("Esc", "Leave it as it was")]
+        if question is not None and question.suggester is not None:
+            found.insert(0, ("Tab", "Complete"))
+        if question is not None and question.history:
+            found.append(("↑", "Earlier ones"))
+        return found
+
     def close(self) -> None:
         """Hide the box; nothing is asked any more."""
         self._question = None

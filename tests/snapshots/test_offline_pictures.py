@@ -31,6 +31,7 @@ class Taken(FakeClient):
 
     ended = False
     taken = True
+    cluster = "lab"
     notes: tuple[str, ...] = ()
 
     @property

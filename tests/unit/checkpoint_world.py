@@ -53,7 +53,7 @@ def checkpoint(state: StateDir, store: ObjectStore, now_ms: int = T0, after_ms: 
     """Takes one."""
     scratch = state.path / "scratch"
     scratch.mkdir(exist_ok=True)
-    return write(state.database, scratch, store, now_ms=now_ms, after_ms=after_ms, claim="")
+    return write(state.database, scratch, store, now_ms=now_ms, after_ms=after_ms, claim="", cluster="lab")
 
 
 def table_hashes(database: Path, *, but: tuple[str, ...] = ("meta",)) -> dict[str, str]:

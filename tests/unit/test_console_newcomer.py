@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from iris_core.model.errors import ModelError
+from iris_tui.commands import parse_command
+from iris_tui.gate import GateScreen
+from iris_tui.help import help_lines
 from providers.fake.clock import FakeClock
 from providers.fake.samples import sample, task
 from tests.unit.test_console_app import Rig, console
-
-pytestmark = pytest.mark.asyncio
 
 
 def body(rig: Rig) -> str:
@@ -16,6 +18,59 @@ def body(rig: Rig) -> str:
     return "\n".join(rig.lines()[2:-2])
 
 
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def test_help_begins_with_what_people_come_for() -> None:
+    lines = [text for text, _ in help_lines(["table", "jobs", "target", "list"], read_only=False)]
+    assert lines[0] == "How do I …"
+    used = next(line for line in lines if "Who used most" in line)
+    assert ">" not in used and "on top" in used, "the list is sorted so already"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("check", "did you mean checkpoint-now, checkpoints?"),
+        ("now", "did you mean checkpoint-now, profile-now?"),
+        ("jbos", "did you mean 'jobs'?"),
+        ("zzzz", "? lists all keys and commands"),
+    ],
+)
+def test_a_command_that_there_is_not_names_those_that_may_have_been_meant(typed: str, meant: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        parse_command(typed)
+    assert caught.value.hint == meant
+
+
+# --- the screen ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_the_command_line_says_how_a_completion_is_taken_and_takes_it() -> None:
+    async with console() as rig:
+        await rig.keys("colon", "c", "h", "e", "c", "k")
+        await rig.until(lambda: "Tab Complete" in rig.lines()[-1])
+        assert "Earlier" not in rig.lines()[-1], "there is nothing earlier"
+        prompt = rig.jobs.prompt
+        await rig.until(lambda: prompt.input._suggestion)
+        await rig.keys("tab")
+        assert prompt.input.value == "checkpoint-now"
+
+
+@pytest.mark.asyncio
+async def test_a_gate_that_was_left_says_that_nothing_was_done() -> None:
+    async with console() as rig:
+        await rig.row("/ada/train-llama")
+        await rig.keys("x", "c")
+        await rig.until(lambda: isinstance(rig.app.screen, GateScreen))
+        await rig.until(lambda: rig.app.focused is not None and rig.app.focused.id == "gate-cancel")
+        await rig.keys("enter")
+        await rig.until(lambda: "Cancel: nothing was done" in rig.screen_text())
+        assert not rig.client.called("TerminateJob") and not rig.client.called("CancelJob")
+
+
+@pytest.mark.asyncio
 async def test_a_name_is_not_cut_beside_a_column_that_has_nothing_to_say() -> None:
     client = sample(FakeClock())
     worker = "gke-tpu-v5e-us-east5-b-0012"

@@ -24,7 +24,7 @@ from iris_tui.actions import ACTIONS, BY_ID
 from iris_tui.actions.live import LIVE
 from iris_tui.app import IrisApp
 from iris_tui.glyphs import UNICODE
-from iris_tui.offline import OfflineSession, OpeningScreen, checkpoint_text, offline_session, progress_text
+from iris_tui.offline import OfflineSession, OpeningScreen, checkpoint_text, offline_session, progress_text, title_of
 from iris_tui.session import Session
 from iris_tui.widgets.header import link_text
 from iris_tui.widgets.pane import State
@@ -126,6 +126,10 @@ async def test_the_frame_says_how_far_it_is_and_then_shows_the_jobs(saved: Path)
         text = rig.text()
         assert "OFFLINE  checkpoint 2023-11-14 23:13 UTC (" in text and "old)" in text
         assert "LIVE" not in text and "STALE" not in text
+        assert "lab (checkpoint)" in text.splitlines()[0], "whose it is, not the number of its folder"
+        assert "Describe" in text.splitlines()[-1] and "Logs" not in text.splitlines()[-1], (
+            "what would be refused is not offered"
+        )
         assert "60m" in text or "1h" in text, "ages are those of the checkpoint's time"
         assert rig.session.opened is not None and not rig.session.opened.cached
 
@@ -318,3 +322,9 @@ async def test_the_words_of_the_header() -> None:
     assert progress_text(None) == "starting …"
     assert progress_text(("loading", 0, 0)) == "loading …"
     assert "100 %" in progress_text(("unpacking", 10, 10))
+
+
+async def test_a_checkpoint_that_does_not_say_whose_it_is_is_called_by_where_it_lies() -> None:
+    assert title_of("lab", "gs://b/iris/state/controller-state/1764385200000") == "lab (checkpoint)"
+    assert title_of("", "gs://b/iris/state/controller-state/1764385200000") == "iris/state (checkpoint)"
+    assert title_of("", "/tmp/kept.sqlite3.zst") == "tmp/kept.sqlite3.zst (checkpoint)"
