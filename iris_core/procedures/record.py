@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from iris_core.contracts import ObjectStore
 
 RECORD: Final = "rollout-record.json"
-_OURS: Final = ("phase", "image", "previous_image", "rollback_checkpoint", "updated_at_ms")
+WHOLE: Final = "checkpoint_is_last"
+_OURS: Final = ("phase", "image", "previous_image", "rollback_checkpoint", "updated_at_ms", WHOLE)
 
 
 class Phase(StrEnum):
@@ -49,6 +50,7 @@ class RolloutRecord:
         rollback_checkpoint: The checkpoint it goes back with, "" = it keeps the database.
         updated_at_ms: Epoch ms.
         others: Keys of other versions.
+        whole: Only while pending: the release before wrote that checkpoint when it ended, so that it holds all that was ever acknowledged.
     """
 
     phase: Phase
@@ -57,6 +59,7 @@ class RolloutRecord:
     rollback_checkpoint: str = ""
     updated_at_ms: int = 0
     others: dict[str, Any] = field(default_factory=dict)
+    whole: bool = False
 
     def to_json(self) -> bytes:
         """As it is stored."""
@@ -67,6 +70,7 @@ class RolloutRecord:
             "previous_image": self.previous_image or None,
             "rollback_checkpoint": self.rollback_checkpoint or None,
             "updated_at_ms": self.updated_at_ms,
+            **({WHOLE: True} if self.whole else {}),
         }
         return json.dumps(values, indent=1).encode() + b"\n"
 
@@ -90,6 +94,7 @@ def parse(raw: bytes) -> RolloutRecord:
             _text(values.get("rollback_checkpoint") or ""),
             int(values.get("updated_at_ms") or 0),
             {key: value for key, value in values.items() if key not in _OURS},
+            values.get(WHOLE) is True,
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise RecordUnreadable(
@@ -146,7 +151,7 @@ def committed(standing: Standing, image: str, now_ms: int) -> RolloutRecord:
     before = standing.record
     if before is None or before.phase is not Phase.PENDING or before.image != image:
         raise NotAllowed(f"the record is not pending for {image}: {_words(before)}")
-    return replace(before, phase=Phase.COMMITTED, updated_at_ms=now_ms)
+    return replace(before, phase=Phase.COMMITTED, updated_at_ms=now_ms, whole=False)
 
 
 def first_committed(standing: Standing, image: str, now_ms: int) -> RolloutRecord:
@@ -160,7 +165,10 @@ def rollback_requested(standing: Standing, now_ms: int) -> RolloutRecord:
     """Go back to what the deployment replaced. Raises NotAllowed if there is nothing to go back to."""
     before = standing.record
     if before is None or not before.previous_image:
-        raise NotAllowed("there is no deployment to roll back to", hint="deploy the release that is wanted")
+        raise NotAllowed(
+            "there is no deployment to roll back to: nothing was deployed before, or it was rolled back already",
+            hint="deploy the release that is wanted: cluster controller restart",
+        )
     if before.phase is Phase.ROLLBACK_REQUESTED:
         raise NotAllowed("a rollback is asked for already")
     return RolloutRecord(

@@ -7,7 +7,7 @@ What it does is counted, so that a test sees whether something happened twice. A
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from iris_core.contracts import ControllerStatus, ControllerUnhealthy, IrisError
 
@@ -24,6 +24,8 @@ class FakeHost:
         """What changed, in order."""
         self.unhealthy: set[str] = set()
         """Releases that never become healthy."""
+        self.on_start: Callable[[str], None] = lambda release: None
+        """What a release does at its boot."""
         self.schemas: dict[str, tuple[str, ...]] = {}
         """Of releases that are not of the usual one."""
         self._faults: dict[str, deque[str]] = {}
@@ -73,6 +75,7 @@ class FakeHost:
         self.release = release
         self.running = True
         self.boot += 1
+        self.on_start(release)
         self._end(f"start {release}", kind)
 
     def healthy(self) -> bool:

@@ -48,6 +48,7 @@ class FakeCluster:
         self.name = name
         self.clock = clock
         self.host, self.store = FakeHost(OLD), FakeStore()
+        self.host.on_start = self.boot
         self.store.put(record.RECORD, BEFORE.to_json())
         self.jobs: Counter[str] = Counter()
         self.smoke_state = "succeeded"
@@ -56,6 +57,13 @@ class FakeCluster:
         """What is seen differently once the new release runs."""
         self.refuse_sample, self.refuse_build, self.refuse_submit, self.refuse_check = "", "", "", ""
         self.saved = 0
+
+    def boot(self, release: str) -> None:
+        """A rollback that the record asks of this release is marked as done before it serves."""
+        standing = record.read(self.store)
+        found = standing.record
+        if found is not None and (found.phase, found.image) == (Phase.ROLLBACK_REQUESTED, release):
+            record.write(self.store, record.rolled_back(standing, self.clock.now_ms()), standing)
 
     # --- what a site does ------------------------------------------------------------------------------------------
 

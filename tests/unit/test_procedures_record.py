@@ -55,7 +55,7 @@ def test_a_deployment_is_pending_then_committed_and_can_be_rolled_back_once(stor
     assert asked.record == RolloutRecord(Phase.ROLLBACK_REQUESTED, "r1", "", "ck/2", 4)
     back = record.write(store, record.rolled_back(asked, 5), asked)
     assert back.record == RolloutRecord(Phase.ROLLED_BACK, "r1", "", "", 5)
-    with pytest.raises(NotAllowed, match="no deployment to roll back to"):
+    with pytest.raises(NotAllowed, match="there is no deployment to roll back to"):
         record.rollback_requested(record.read(store), 6)
 
 

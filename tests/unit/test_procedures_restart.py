@@ -6,85 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from iris_core.contracts import ConnectFailed, IrisError, RpcFailed
+from iris_core.contracts import IrisError
 from iris_core.procedures import lock, record
 from iris_core.procedures.approvals import Answer
-from iris_core.procedures.engine import Engine
-from iris_core.procedures.events import APPROVE, STOP, Outcome, Status
-from iris_core.procedures.journal import Journal
+from iris_core.procedures.events import APPROVE, STOP, Status
 from iris_core.procedures.lock import Holder
 from iris_core.procedures.record import Phase, RolloutRecord
-from iris_core.procedures.restart import Target, restart
-from iris_core.procedures.source_tree import SourceTree
-from providers.fake.clock import FakeClock
-from providers.fake.host import FakeHost
-from providers.fake.objects import FakeStore
-from tests.unit.procedures_world import DyingJournal, Killed, Person
+from tests.unit.restart_world import BEFORE, NEW, OLD, World
 
 pytestmark = pytest.mark.asyncio
-YES = Answer(APPROVE, typed="lab")
-OLD, NEW = "r1", "r2"
-BEFORE = RolloutRecord(Phase.COMMITTED, OLD, "r0", "gs://fake/root/controller-state/1", 5, {"later": 1})
-
-
-class World:
-    """A cluster with a record, a host, and a controller that writes checkpoints."""
-
-    def __init__(self, folder: Path, before: RolloutRecord | None = BEFORE) -> None:
-        self.folder = folder
-        self.clock = FakeClock()
-        self.store, self.host = FakeStore(), FakeHost(OLD)
-        if before is not None:
-            self.store.put(record.RECORD, before.to_json())
-        self.schemas = {OLD: ["0001"], NEW: ["0001"]}
-        self.refuse_build, self.refuse_save, self.refuse_stop = "", "", ""
-        self.answer_lost = False
-        self.saved: list[str] = []
-
-    def build(self, tree: SourceTree) -> str:
-        if self.refuse_build:
-            raise IrisError(self.refuse_build)
-        return tree.id
-
-    def checkpoint(self, stop: bool, timeout_s: float) -> str:
-        refused = self.refuse_stop if stop else self.refuse_save
-        if refused:
-            raise RpcFailed("UNAVAILABLE", refused)
-        self.saved.append(f"{self.store.url}/controller-state/{len(self.saved) + 10}")
-        if stop:
-            self.host.running = False
-            self.host.effects.append("ended")
-        if stop and self.answer_lost:
-            raise ConnectFailed("the connection broke")
-        return self.saved[-1]
-
-    def target(self, procedure: str = "p") -> Target:
-        return Target(
-            name="lab", host=self.host, store=self.store, holder=Holder(procedure, "ada", "desk", 1), now_ms=self.clock.now_ms,
-            freeze=lambda: SourceTree(NEW, self.folder, "main", "c0ffee", "Mend it", ("a.py",)),
-            build=self.build, schema=lambda release: self.schemas[release], running=lambda: {"running": 3},
-            checkpoint=self.checkpoint, restore_hint=lambda path: f"restore {path}", command="cluster controller restart",
-        )  # fmt: skip
-
-    async def run(
-        self, answer: Answer = YES, *, procedure: str = "p", die_at: int = -1, after: bool = False, skip: bool = False
-    ) -> Outcome:
-        path = self.folder / f"{procedure}.jsonl"
-        dying = DyingJournal(Journal.open(path) if path.exists() else Journal.create(path), die_at=die_at, after=after)
-        engine = Engine(dying, Person(answer), self.clock, account="ada")  # type: ignore[arg-type]
-        try:
-            return await engine.run("restart", {}, restart(self.target(procedure), skip_checkpoint=skip))
-        finally:
-            self.lines = len(dying.records)
-            dying.close()
-
-    @property
-    def record(self) -> RolloutRecord | None:
-        return record.read(self.store).record
-
-    @property
-    def free(self) -> bool:
-        return lock.read(self.store).holder is None
 
 
 async def test_it_ships_what_was_approved_and_the_record_says_how_to_go_back(tmp_path: Path) -> None:
@@ -95,7 +25,7 @@ async def test_it_ships_what_was_approved_and_the_record_says_how_to_go_back(tmp
     found = world.record
     assert found is not None and found.others == {"later": 1}
     assert (found.phase, found.image, found.previous_image) == (Phase.COMMITTED, NEW, OLD)
-    assert found.rollback_checkpoint == world.saved[-1], "the last one, which has all that was acknowledged"
+    assert found.rollback_checkpoint == max(world.checkpoints), "the last one, which has all that was acknowledged"
     assert world.free
 
 
@@ -103,7 +33,7 @@ async def test_a_first_record_names_what_ran_and_without_checkpoints_there_is_no
     world = World(tmp_path, None)
     outcome = await world.run(skip=True)
     found = world.record
-    assert outcome.status is Status.DONE and not world.saved and found is not None
+    assert outcome.status is Status.DONE and not world.checkpoints and found is not None
     assert (found.image, found.previous_image, found.rollback_checkpoint) == (NEW, OLD, "")
 
 
@@ -112,7 +42,7 @@ async def test_whoever_stops_at_the_gate_or_does_not_type_the_name_changes_nothi
         world = World(tmp_path)
         outcome = await world.run(answer, procedure=f"p{number}")
         assert outcome.status is Status.STOPPED and outcome.exit_code == 1
-        assert not world.host.effects and world.record == BEFORE and not world.saved and world.free
+        assert not world.host.effects and world.record == BEFORE and not world.checkpoints and world.free
 
 
 @pytest.mark.parametrize("what", ["build", "stage", "save", "pending", "stop"])
@@ -144,59 +74,269 @@ async def test_a_failure_before_the_stop_restores_the_record_and_touches_no_cont
     assert world.record == BEFORE and world.free
 
 
-async def test_a_release_that_does_not_come_up_is_replaced_by_the_one_before(tmp_path: Path) -> None:
-    world = World(tmp_path)
+@pytest.mark.parametrize("migrates", [False, True])
+async def test_a_release_that_does_not_come_up_is_replaced_by_the_one_before_and_nothing_is_lost(
+    tmp_path: Path, migrates: bool
+) -> None:
+    world = World(tmp_path, migrates=migrates)
     world.host.unhealthy.add(NEW)
     outcome = await world.run()
     assert (outcome.status, outcome.exit_code) == (Status.ROLLED_BACK, 1)
     assert f"runs {OLD} again, nothing was lost" in outcome.state and f"{NEW} is not healthy" in outcome.state
-    assert (world.host.release, world.host.running, world.record, world.free) == (OLD, True, BEFORE, True)
+    assert (world.host.release, world.host.running, world.free) == (OLD, True, True)
+    found = world.record
+    assert found is not None and found.others == {"later": 1}
+    assert (found.phase, found.image, found.previous_image, found.rollback_checkpoint) == (
+        Phase.ROLLED_BACK,
+        OLD,
+        "",
+        "",
+    )
+    assert world.restored == [max(world.checkpoints)] and not world.refused
+    assert world.database.rows == ["a", "b", "while saving", "right before the end"]
+    assert world.database.schema == ["0001"]
+    # A later crash rewinds nothing, and there is nothing more to go back to.
+    assert world.work("after")
+    world.host.stop()
+    world.host.start(OLD)
+    assert "after" in world.database.rows and len(world.restored) == 1
+    again = await world.run(back=True, procedure="again")
+    assert again.exit_code == 1 and "there is no deployment to roll back to" in again.state
+    assert (world.host.running, world.free) == (True, True)
 
 
-async def test_after_a_migration_nothing_is_started_and_the_end_says_what_to_do(tmp_path: Path) -> None:
+async def test_on_probation_nothing_is_taken_and_the_driver_ends_it(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.host.unhealthy.add(NEW)
-    world.schemas[NEW] = ["0001", "0002"]
+    taken: list[bool] = []
+    boot = world.boot
+
+    def booted(release: str) -> None:
+        boot(release)
+        taken.append(world.work("too early"))
+
+    world.host.on_start = booted
+    assert (await world.run()).status is Status.DONE
+    assert taken == [False] and world.work("now")
+
+
+async def test_a_release_that_committed_itself_is_not_gone_back_from(tmp_path: Path) -> None:
+    world = World(tmp_path, migrates=True)
+    world.host.unhealthy.add(NEW)  # as the driver sees it
+    boot = world.boot
+
+    def booted(release: str) -> None:
+        boot(release)
+        world.commit_itself()
+        world.work("on the new one")
+
+    world.host.on_start = booted
     outcome = await world.run()
-    assert outcome.status is Status.FAILED and outcome.next == f"restore {world.saved[-1]}"
-    assert "no controller of lab runs, and its database is that of r2" in outcome.state
-    assert not world.host.running and world.record == BEFORE and world.free
+    assert outcome.status is Status.FAILED and outcome.exit_code == 1
+    assert f"lab runs {NEW}, which has committed itself and was not seen to be healthy" in outcome.state
+    assert "restart --rollback" in outcome.next
+    found = world.record
+    assert found is not None and (found.phase, found.updated_at_ms) == (Phase.COMMITTED, 77)
+    assert (world.host.release, world.host.running, world.free) == (NEW, True, True)
+    assert not world.restored and "on the new one" in world.database.rows
 
 
-async def test_with_neither_release_up_the_record_is_that_of_before_and_both_reasons_are_said(tmp_path: Path) -> None:
+async def test_a_commit_that_the_controller_made_first_is_a_commit(tmp_path: Path) -> None:
     world = World(tmp_path)
+    writes = 0
+
+    def faster(verb: str, name: str) -> None:
+        nonlocal writes
+        writes += (verb, name) == ("write", record.RECORD)
+        if (verb, name) == ("write", record.RECORD) and writes == 3:
+            world.store.before = None
+            world.commit_itself()
+
+    world.store.before = faster
+    outcome = await world.run()
+    found = world.record
+    assert outcome.status is Status.DONE and found is not None and found.updated_at_ms == 77 and world.free
+
+
+async def test_a_rollback_that_cannot_be_asked_for_starts_nothing_on_a_migrated_database(tmp_path: Path) -> None:
+    world = World(tmp_path, migrates=True)
+    world.host.unhealthy.add(NEW)
+    world.fail_record_write(3)
+    outcome = await world.run()
+    assert outcome.status is Status.FAILED and "could not be asked for: the store does not answer" in outcome.state
+    assert outcome.next == "once that is mended: cluster controller restart --rollback"
+    assert not world.host.running and not world.refused and not world.restored and world.free
+    found = world.record
+    assert found is not None and (found.phase, found.image) == (Phase.PENDING, NEW)
+    # What it says to do works, and loses nothing.
+    outcome = await world.run(back=True, procedure="mended")
+    assert outcome.status is Status.DONE and world.host.release == OLD
+    assert any("never left its probation" in line for line in world.asked[-1]["effects"])
+    assert world.database.rows[-1] == "right before the end" and world.restored == [max(world.checkpoints)]
+
+
+async def test_a_failed_stop_of_the_new_release_leaves_a_rollback_that_a_start_goes_on_with(tmp_path: Path) -> None:
+    world = World(tmp_path, migrates=True)
+    world.host.unhealthy.add(NEW)
+    world.host.fault("stop", "", "untouched")
+    outcome = await world.run()
+    assert (
+        outcome.status is Status.FAILED
+        and f"the rollback to {OLD} is asked for, and {NEW} was not stopped" in outcome.state
+    )
+    assert outcome.next.startswith("cluster controller stop, then start") and world.free and world.on_probation
+    world.host.stop()
+    world.host.start(OLD)
+    found = world.record
+    assert found is not None and found.phase is Phase.ROLLED_BACK and world.database.schema == ["0001"]
+
+
+async def test_a_start_whose_answer_was_lost_is_gone_back_from_as_one_that_ran(tmp_path: Path) -> None:
+    world = World(tmp_path, migrates=True)
+    world.host.fault("start", "after")
+    outcome = await world.run()
+    assert outcome.status is Status.ROLLED_BACK and "the connection broke" in outcome.state
+    assert world.restored == [max(world.checkpoints)] and not world.refused and world.host.release == OLD
+
+
+@pytest.mark.parametrize("fault", ["start", "name"])
+async def test_where_nothing_new_ever_ran_the_database_is_not_touched(tmp_path: Path, fault: str) -> None:
+    world = World(tmp_path, migrates=True)
+    if fault == "name":
+        world.fail_record_write(2)
+    else:
+        fail = world.target().host.start
+
+        def start(release: str) -> None:
+            if release == NEW:
+                world.host.fault("start", "untouched")
+            fail(release)
+
+        world.host.start = start  # type: ignore[method-assign]
+    outcome = await world.run()
+    found = world.record
+    assert (
+        found is not None
+        and world.free
+        and world.database.rows[-1] == "right before the end"
+        and world.host.release == OLD
+    )
+    if fault == "name":
+        assert outcome.status is Status.ROLLED_BACK and found == BEFORE and not world.restored
+    else:  # whether it began is not known: the checkpoint is the safe way
+        assert outcome.status is Status.ROLLED_BACK and found.phase is Phase.ROLLED_BACK
+
+
+@pytest.mark.parametrize("migrates", [False, True])
+@pytest.mark.parametrize("periodic", [False, True])
+async def test_without_a_checkpoint_of_its_own_it_goes_back_as_its_gate_said(
+    tmp_path: Path, migrates: bool, periodic: bool
+) -> None:
+    world = World(tmp_path, migrates=migrates)
+    if periodic:
+        world.save()
+        assert world.work("later")
+    world.host.unhealthy.add(NEW)
+    outcome = await world.run(skip=True)
+    undo = " ".join(world.asked[0]["undo"])
+    assert ("the newest checkpoint is 1h30m old" in undo) == periodic
+    assert ("there is no checkpoint to go back with" in undo) == (not periodic)
+    found = world.record
+    assert found is not None and world.free
+    if not migrates:  # the database is kept: nothing is lost
+        assert outcome.status is Status.ROLLED_BACK and "nothing was lost" in outcome.state
+        assert world.host.release == OLD and not world.restored and ("later" in world.database.rows) == periodic
+        assert (found.phase, found.rollback_checkpoint) == (Phase.ROLLED_BACK, "")
+    elif periodic:
+        assert outcome.status is Status.ROLLED_BACK and "what came after its checkpoint is lost" in outcome.state
+        assert world.host.release == OLD and world.restored == list(world.checkpoints)
+        assert world.database.rows == ["a", "b"]
+    else:
+        assert (
+            outcome.status is Status.FAILED
+            and "no controller of lab runs, and its database is that of r2" in outcome.state
+        )
+        assert "there is no checkpoint to go back with: mend" in outcome.next
+        assert not world.host.running and not world.refused
+        assert (found.phase, found.image) == (Phase.PENDING, NEW)
+
+
+async def test_with_neither_release_up_both_reasons_are_said_and_the_rollback_is_done(tmp_path: Path) -> None:
+    world = World(tmp_path, migrates=True)
     world.host.unhealthy.update((NEW, OLD))
     outcome = await world.run()
-    assert outcome.status is Status.FAILED and "r1 did not come up again either" in outcome.state
-    assert world.record == BEFORE and world.free
+    assert outcome.status is Status.FAILED and "r1 did not come up again either: r1 is not healthy" in outcome.state
+    found = world.record
+    assert found is not None and found.phase is Phase.ROLLED_BACK and world.free
 
 
-async def test_a_lost_answer_is_looked_for_and_the_first_checkpoint_stands_in(tmp_path: Path) -> None:
+async def test_a_rollback_that_is_not_marked_as_done_is_no_success(tmp_path: Path) -> None:
+    world = World(tmp_path, migrates=True)
+    world.host.unhealthy.add(NEW)
+    world.marks = False
+    outcome = await world.run()
+    assert (
+        outcome.status is Status.FAILED and "r1 serves, and the record says rollback_requested of r1" in outcome.state
+    )
+
+
+async def test_a_lost_answer_is_looked_for_and_the_last_checkpoint_is_named(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.answer_lost = True
     outcome = await world.run()
     found = world.record
-    assert outcome.status is Status.DONE and found is not None and found.rollback_checkpoint == world.saved[0]
+    assert outcome.status is Status.DONE and found is not None
+    assert len(world.checkpoints) == 2 and found.rollback_checkpoint == max(world.checkpoints)
 
 
-async def test_a_record_that_was_not_committed_is_put_right_by_the_next_restart(tmp_path: Path) -> None:
+async def test_a_last_checkpoint_that_is_not_there_is_never_taken_for_the_whole(tmp_path: Path) -> None:
+    world = World(tmp_path, migrates=True)
+    world.answer_lost = True
+    world.host.unhealthy.add(NEW)
+    save = world.save
+    world.save = lambda: save() if not world.checkpoints else ""  # type: ignore[method-assign]
+    outcome = await world.run()
+    assert outcome.status is Status.FAILED and "its database is that of r2" in outcome.state
+    assert not world.host.running and not world.restored and "right before the end" in world.database.rows
+    # Going back is a person's choice then, and the gate says what is not known.
+    outcome = await world.run(back=True, procedure="person")
+    assert any("what was done after it is lost" in line for line in world.asked[-1]["effects"])
+    assert outcome.status is Status.DONE and world.host.release == OLD
+
+
+async def test_a_stop_that_may_have_happened_is_never_called_untouched(tmp_path: Path) -> None:
     world = World(tmp_path)
-    writes = 0
+    world.host.fault("stop", "untouched")  # the controller was told to end by then, and does
+    outcome = await world.run()
+    assert outcome.status is Status.ROLLED_BACK and world.host.running and world.record == BEFORE and world.free
+    world = World(tmp_path)
+    world.host.fault("stop", "untouched")
+    outcome = await world.run(procedure="runs", skip=True)
+    assert outcome.status is Status.UNKNOWN and "the record is pending and the lock is kept" in outcome.state
+    assert "break-lock" in outcome.next and world.host.running and not world.free
 
-    def third_fails(verb: str, name: str) -> None:
-        nonlocal writes
-        writes += (verb, name) == ("write", record.RECORD)
-        if (verb, name) == ("write", record.RECORD) and writes == 3:
-            raise IrisError("the store does not answer")
 
-    world.store.before = third_fails
+async def test_a_record_that_was_not_committed_is_committed_by_its_controller(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.fail_record_write(3)
     outcome = await world.run()
     assert outcome.status is Status.FAILED and "runs and is healthy, and the record is still pending" in outcome.state
-    assert world.host.release == NEW and world.free
+    assert "commits itself" in outcome.next and world.host.release == NEW and world.free and world.on_probation
+    outcome = await world.run(procedure="early")
+    assert outcome.status is Status.FAILED and "commits itself within two minutes" in outcome.state
+    world.commit_itself()
     outcome = await world.run(procedure="again")
     found = world.record
     assert outcome.status is Status.DONE and found is not None
     assert (found.phase, found.image, found.previous_image) == (Phase.COMMITTED, NEW, NEW)
+
+
+async def test_a_secret_that_cannot_be_had_is_said_before_anything_is_read_or_written(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.refuse_secrets = "auth.signing_key: the environment has no IRIS_SIGNING_KEY"
+    outcome = await world.run()
+    assert outcome.status is Status.FAILED and "IRIS_SIGNING_KEY" in outcome.state
+    assert not [call for call in world.store.calls if call[0] == "write" and call[1] != record.RECORD]
+    assert not world.host.effects and not world.host.calls and world.record == BEFORE and not world.checkpoints
 
 
 async def test_who_holds_the_lock_is_told_and_nothing_is_done(tmp_path: Path) -> None:
@@ -207,13 +347,28 @@ async def test_who_holds_the_lock_is_told_and_nothing_is_done(tmp_path: Path) ->
     assert not world.host.effects and world.record == BEFORE and not world.free
 
 
-@pytest.mark.parametrize("phase", [Phase.PENDING, Phase.ROLLBACK_REQUESTED])
-async def test_another_deployment_that_has_not_ended_is_never_written_over(tmp_path: Path, phase: Phase) -> None:
-    standing = RolloutRecord(phase, "r9", OLD)
+async def test_a_rollback_that_has_not_ended_is_never_written_over(tmp_path: Path) -> None:
+    standing = RolloutRecord(Phase.ROLLBACK_REQUESTED, "r9", "")
     world = World(tmp_path, standing)
     outcome = await world.run()
-    assert outcome.status is Status.FAILED and f"the deployment of r9 is {phase}" in outcome.state
+    assert outcome.status is Status.FAILED and "the deployment of r9 is rollback_requested" in outcome.state
+    assert outcome.next.startswith("cluster controller stop, then start")
     assert not world.host.effects and world.record == standing
+
+
+async def test_a_deployment_that_never_ran_and_whose_driver_is_gone_is_put_right(tmp_path: Path) -> None:
+    world = World(tmp_path, RolloutRecord(Phase.PENDING, "r9", OLD, "gs://fake/root/controller-state/1"))
+    outcome = await world.run()
+    found = world.record
+    assert outcome.status is Status.DONE and found is not None
+    assert (found.phase, found.image, found.previous_image) == (Phase.COMMITTED, NEW, OLD)
+    assert any("the deployment of r9 is pending; it is put right" in line for line in world.asked[0]["effects"])
+    world = World(tmp_path, RolloutRecord(Phase.PENDING, "r9", OLD, "gs://fake/root/controller-state/1"))
+    world.refuse_stop = "the disk is full"
+    outcome = await world.run(procedure="refused")
+    found = world.record
+    assert outcome.state.startswith("nothing was changed") and found is not None
+    assert (found.phase, found.image) == (Phase.COMMITTED, OLD), "and so is one whose restart fails"
 
 
 async def test_a_controller_that_does_not_run_is_not_replaced_by_a_fresh_start(tmp_path: Path) -> None:
@@ -221,30 +376,3 @@ async def test_a_controller_that_does_not_run_is_not_replaced_by_a_fresh_start(t
     world.host.running = False
     outcome = await world.run()
     assert outcome.status is Status.FAILED and outcome.next == "cluster controller start" and not world.host.effects
-
-
-@pytest.mark.parametrize("unhealthy", [False, True])
-async def test_killed_at_any_event_it_goes_on_to_the_same_end_and_does_nothing_twice(
-    tmp_path: Path, unhealthy: bool
-) -> None:
-    def made(number: int) -> World:
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        world = World(folder)
-        world.host.unhealthy.update({NEW} if unhealthy else ())
-        return world
-
-    whole = made(-1)
-    end = await whole.run()
-    for number in range(2 * whole.lines):
-        world = made(number)
-        with pytest.raises(Killed):
-            await world.run(die_at=number // 2, after=number % 2 == 1)
-        world.answer_lost = False
-        outcome = await world.run()
-        assert (outcome.status, outcome.state) == (end.status, end.state), number
-        assert (world.host.release, world.host.running) == (whole.host.release, True), number
-        assert world.host.effects.count("ended") == 1 and world.host.effects.count(f"start {NEW}") == 1, number
-        found, wanted = world.record, whole.record
-        assert found is not None and wanted is not None and world.free, number
-        assert (found.phase, found.image, found.previous_image) == (wanted.phase, wanted.image, wanted.previous_image)

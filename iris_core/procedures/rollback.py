@@ -1,0 +1,210 @@
+"""The rollback that an operator asks for: the release before the last deployment again, on the checkpoint that was taken for it.
+
+Only this drops work, and its gate says how many jobs. It takes no checkpoint of its own: the database that is replaced is kept beside
+the new one. Everything that it needs (the release before, the checkpoint, a record that says so) is proved before the controller is
+stopped, and the record asks for the rollback only after that, so that no controller that was never touched can act on it later. The
+old release restores at its boot, once, and marks that before it serves.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from iris_core.contracts import IrisError
+from iris_core.procedures import lock, record
+from iris_core.procedures.events import (
+    APPROVE,
+    Cancelled,
+    Evidence,
+    Gate,
+    Outcome,
+    Procedure,
+    Report,
+    Status,
+    Step,
+    StepFailed,
+)
+from iris_core.procedures.moves import Moves, off
+from iris_core.procedures.nested import Inner, Parts, flat
+from iris_core.procedures.record import NotAllowed, Phase
+
+if TYPE_CHECKING:
+    from iris_core.procedures.record import RolloutRecord
+    from iris_core.procedures.target import Saved, Target
+
+GATE: Final = "rollback"
+GO_ON: Final = "cluster controller stop, then start: that goes on with it"
+
+
+def rollback(target: Target) -> Procedure:
+    """The procedure."""
+    return flat(_rollback(target))
+
+
+async def _rollback(target: Target) -> Parts:
+    yield Step(id="look", title=f"Look at {target.name}")
+    before = yield Evidence(
+        id="preflight",
+        title="the record, the release and the checkpoint to go back to",
+        gather=_preflight(target),
+        timeout_s=300.0,
+    )
+    old, new, checkpoint = before["old"], before["new"], before["checkpoint"]
+    moves = Moves(target, GATE, old=old, new=new, boot=before["boot_id"], before=before["record"])
+    choice = yield Gate(
+        id=GATE,
+        title=f"Roll the controller of {target.name} back",
+        grants=(*moves.locking, moves.restaging, moves.stopping, moves.requesting, *moves.returning, moves.starting),
+        name=target.name,
+        effects=_effects(target, before),
+        undo=(
+            "the database that runs now is moved aside on its host, and kept",
+            "what is dropped comes back only by hand, from there",
+        ),
+        command=target.command,
+        evidence={"old": old, "new": new, "checkpoint": checkpoint},
+    )
+    if choice != APPROVE:
+        yield Outcome(status=Status.STOPPED, state="nothing was changed")
+        return
+    reached, details = "nothing", list[str]()
+    failure: StepFailed | Cancelled | None = None
+    healthy: dict[str, Any] = {}
+    try:
+        yield moves.lock()
+        reached = "locked"
+        yield moves.stage_old()
+        reached = "stopping"
+        yield moves.stop_plainly()
+        reached = "stopped"
+        yield moves.request(checkpoint, from_phase=Phase(before["phase"]))
+        reached = "asked"
+        yield moves.back()
+        healthy = yield moves.health("back-health", old, marked=True)
+    except (StepFailed, Cancelled) as error:
+        failure = error
+    if failure is None:
+        status, then = Status.DONE, ""
+        state = f"{target.name} runs {old[:12]} again at {healthy['url']}"
+        details.append(f"it went back to checkpoint {checkpoint}" if checkpoint else "it kept its database")
+    else:
+        status = Status.CANCELLED if isinstance(failure, Cancelled) else Status.FAILED
+        state, then = f"nothing was changed: {failure.message}", failure.hint
+    if failure is not None and reached == "stopping" and isinstance(failure, StepFailed) and not failure.untouched:
+        status, then = Status.UNKNOWN, "look at it: cluster controller status; cluster controller start starts it again"
+        state = f"{failure.message}; the record was not changed"
+    elif failure is not None and reached == "stopped":
+        end: dict[str, str] = {}
+        yield Inner("", _again(target, moves, failure.message, new, end), is_part=True)
+        state, then = end["state"], end["next"]
+    elif failure is not None and reached == "asked":
+        status = Status.FAILED
+        state = f"the rollback to {old[:12]} is asked for, and it did not come up: {failure.message}"
+        then = f"look at the log; {GO_ON}"
+    if reached != "nothing":
+        try:
+            yield moves.unlock()
+        except StepFailed as error:
+            details.append(f"the lock was not given back: {error.message}")
+    yield Outcome(status=status, state=state, next=then, details=tuple(details))
+
+
+async def _again(target: Target, moves: Moves, why: str, new: str, end: dict[str, str]) -> Parts:
+    """The controller was stopped, and the rollback could not be asked for: what ran before is started again."""
+    end["next"] = "mend that, then try again"
+    try:
+        yield moves.start()
+        yield moves.health("health", new)
+        end["state"] = f"{target.name} runs {new[:12]} again, nothing was changed: {why}"
+    except StepFailed as error:
+        end["state"] = f"{why}; and {new[:12]} did not come up again either: {error.message}"
+        end["next"] = "look at the log, then: cluster controller start"
+
+
+def _effects(target: Target, before: dict[str, Any]) -> tuple[str, ...]:
+    lines = [f"release {before['old']} runs again in the place of {before['new']}"]
+    if not before["checkpoint"]:
+        lines.append("its database is kept: no job is lost")
+    else:
+        at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(before["epoch_ms"] / 1000))
+        lines.append(f"its database goes back to {at}: {before['checkpoint']}")
+        if before["phase"] == Phase.COMMITTED:
+            lines += _lost(before["submitted"], before["changed"], before["jobs"])
+        elif before["whole"]:
+            lines.append("no job is lost: the release that goes never left its probation")
+        else:
+            lines.append("what was done after it is lost; no controller can say how much that is")
+    lines.append(f"{target.name} is without a controller for some seconds; what still runs and is known then goes on")
+    return tuple(lines)
+
+
+def _lost(submitted: int, changed: int, jobs: list[str]) -> list[str]:
+    if not submitted and not changed:
+        return ["no job was submitted or changed after it"]
+    lines = [
+        f"jobs that are lost, submitted after it: {submitted}; what runs of them is ended",
+        f"older jobs that go back, changed after it: {changed}; their tasks that have ended since then run again",
+    ]
+    if jobs:
+        more = submitted + changed - len(jobs)
+        lines.append(f"among them {', '.join(jobs)}" + (f" and {more} more" if more > 0 else ""))
+    return lines
+
+
+def _preflight(target: Target) -> Any:
+    """Raises IrisError: there is nothing to roll back to, or it cannot be done."""
+
+    async def gather(report: Report) -> dict[str, Any]:
+        state = await off(lock.read, target.store)
+        if state.holder is not None and state.holder.procedure != target.holder.procedure:
+            raise lock.LockHeld(state, target.now_ms())
+        standing = await off(record.read, target.store)
+        found = standing.record
+        if found is not None and found.phase is Phase.ROLLBACK_REQUESTED:
+            raise IrisError(f"a rollback to {found.image[:12]} is asked for already", hint=GO_ON)
+        record.rollback_requested(standing, 0)  # raises NotAllowed: nothing to roll back to
+        assert found is not None
+        old, new, checkpoint = found.previous_image, found.image, found.rollback_checkpoint
+        status = await off(target.host.status)
+        pending = found.phase is Phase.PENDING
+        if not pending and not (status.running and status.url):
+            raise IrisError(
+                f"the controller of {target.name} does not serve, so that it cannot say what would be lost: {status.detail}",
+                hint=f"cluster controller start; or put a checkpoint back by hand: {target.restore_hint(checkpoint)}",
+            )
+        if status.running and status.release != new:
+            raise IrisError(f"the record says {found.phase} of {new[:12]}, and {status.release[:12]} runs")
+        saved = await _usable(target, found)
+        made: dict[str, Any] = {
+            "old": old, "new": new, "phase": str(found.phase), "checkpoint": checkpoint, "whole": found.whole,
+            "epoch_ms": saved.epoch_ms if saved is not None else 0,
+            "boot_id": status.boot_id, "record": found.to_json().decode(),
+            "submitted": 0, "changed": 0, "jobs": [],
+        }  # fmt: skip
+        if saved is not None and not pending:
+            lost = await off(target.lost, checkpoint)
+            made.update(submitted=lost.submitted, changed=lost.changed, jobs=list(lost.jobs))
+        return made
+
+    return gather
+
+
+async def _usable(target: Target, found: RolloutRecord) -> Saved | None:
+    """The checkpoint to go back with, which the old release must know; None = the database is kept, which it knows."""
+    known = list(await off(target.schema, found.previous_image))
+    old = found.previous_image[:12]
+    if not found.rollback_checkpoint:
+        if known != list(await off(target.schema, found.image)):
+            raise NotAllowed(
+                f"there is no checkpoint to roll back to, and {old} does not know the database of {found.image[:12]}",
+                hint="deploy a release that does: cluster controller restart",
+            )
+        return None
+    saved = await off(target.saved, found.rollback_checkpoint)
+    if saved.schema and saved.schema not in known:
+        raise NotAllowed(
+            f"the checkpoint {saved.path} has migration {saved.schema}, which {old} does not know",
+            hint="deploy a release that does: cluster controller restart",
+        )
+    return saved
