@@ -24,12 +24,10 @@ from iris_tui.session import Session
 from iris_tui.widgets import plotting
 from iris_tui.widgets.pane import Pane, State
 from providers.fake.clock import FakeClock
-from providers.fake.fleet_samples import put_pulse
 from providers.fake.machine_samples import GANG as WAITING
-from providers.fake.machine_samples import SLICE, add_machines
-from providers.fake.profile_samples import FakeProfiles
-from providers.fake.query_samples import AUDITED, KEPT_IN, FakeDatabase, kept_checkpoints
-from providers.fake.task_samples import GANG, troubled
+from providers.fake.machine_samples import SLICE
+from providers.fake.query_samples import KEPT_IN, kept_checkpoints
+from providers.fake.whole_sample import SUBJECTS, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,23 +39,6 @@ if TYPE_CHECKING:
 FOLDER: Final = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 SIZE: Final = (120, 40)
 WITHIN_S: Final = 20.0
-LOG: Final = "/ada/train-llama"
-QUERY: Final = (
-    "SELECT t.task_id, t.state, w.worker_id FROM tasks t\n"
-    "JOIN workers w ON t.current_worker_id = w.worker_id\n"
-    "WHERE w.slice_id = 's-7' AND t.state IN (2, 3, 9)"
-)
-SUBJECTS: Final = {
-    "job": GANG,
-    "task": f"{GANG}/3",
-    "logs": LOG,
-    "explain": WAITING,
-    "worker": f"{SLICE}-w-1",
-    "profile": "p-cpu-1",
-    "query": QUERY,
-    "checkpoints": KEPT_IN,
-}
-"""What the screens that are about one thing are about."""
 _FONTS: Final = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 _BLANKS: Final = re.compile(r"[ \t]+$", re.MULTILINE)
 
@@ -65,20 +46,9 @@ _BLANKS: Final = re.compile(r"[ \t]+$", re.MULTILINE)
 class Stage:
     """One console over the sample cluster."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self) -> None:
         self.clock = FakeClock()
-        self.client = troubled(self.clock)
-        if name not in ("job", "task"):
-            FakeProfiles(self.client).attach()
-        add_machines(self.client, self.clock)
-        put_pulse(self.client)
-        FakeDatabase(self.client).attach()
-        self.client.log("/system/controller", *AUDITED, epoch_ms=self.client.now_ms - 90_000)
-        for step in range(60):
-            text = f"step {step} loss {4 * 0.98**step:.4f}" if step != 41 else "WARNING gradient norm is high: 118.2"
-            self.client.log(
-                f"{LOG}/1:0", text, epoch_ms=self.client.now_ms - (60 - step) * 900, level=3 if step == 41 else 2
-            )
+        self.client = whole(self.clock)
 
         async def connect() -> AsyncClient:
             return self.client
@@ -170,7 +140,7 @@ def _remember(stage: Stage, screen: Any) -> None:
 async def draw(name: str) -> str:
     """The picture of one screen, as SVG that asks nothing of another host."""
     await plotting.load()
-    stage = Stage(name)
+    stage = Stage()
     listed = (KEPT_IN, kept_checkpoints(stage.clock.now_ms()), "")
     with mock.patch("screens.checkpoints.read", lambda _: listed):
         return await _drawn(stage, name)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from iris_core.contracts import IrisError
+from iris_core.live.faults import fault_text
 from iris_core.model.text import one_line
 from iris_tui.themes import is_production
 from iris_tui.threads import in_thread
@@ -58,7 +59,7 @@ class Clusters(Base):
         try:
             session = await in_thread(lambda: open_session(name), name="resolve")
         except IrisError as error:
-            self.say(f"{one_line(error.message)}{'; ' + one_line(error.hint) if error.hint else ''}", severity="error")
+            self.say(fault_text(error), severity="error")
             return
         self.enter(self.sessions.get(session.name, session))
 

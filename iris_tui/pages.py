@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from iris_core.contracts import IrisError
+from iris_core.live.faults import fault_text
 from iris_core.live.wording import Tone
 from iris_core.model.text import one_line
 from iris_tui.drawing import Run
@@ -83,7 +84,7 @@ class TextPage(ConsoleScreen):
         try:
             lines = await self._load()
         except IrisError as error:
-            self._fault = one_line(error.message) + (f"; {one_line(error.hint)}" if error.hint else "")
+            self._fault = fault_text(error)
         else:
             self._fault = ""
             moment = datetime.fromtimestamp(self.session.clock.now_ms() / 1000, UTC)

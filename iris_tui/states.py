@@ -37,6 +37,11 @@ def live_status(
         partial: What is missing of it, "" if nothing is.
     """
     if not loaded and not some:
+        if link.link is Link.REFUSED:
+            words = f"{one_line(session.title)} does not show the {what}: {link.detail}"
+            return Status(
+                State.ERROR, "", (words, "It is asked again by itself; ^r asks now. Other screens go on as they are.")
+            )
         if link.link in (Link.RECONNECTING, Link.DENIED):
             words = "Not allowed to see" if link.link is Link.DENIED else "Cannot reach"
             where = session.client.url

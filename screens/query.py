@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from textual.containers import Vertical
 
 from iris_core.contracts import IrisError
+from iris_core.live.faults import EARLIER, is_unknown
 from iris_core.live.query_columns import ANY, column_specs, filter_fields, filter_values, row_ids
 from iris_core.live.query_result import (
     CONTROLLER,
@@ -410,7 +411,7 @@ class QueryScreen(QueryActs, ListScreen):
             return Status(State.PARTIAL, f"{words}; below is the answer before")
         if fault is not None:
             words = one_line(fault.message)
-            hint = one_line(fault.hint) if fault.hint else ""
+            hint = one_line(fault.hint or (EARLIER if is_unknown(fault) else ""))
             if result is None:
                 return Status(
                     State.ERROR,

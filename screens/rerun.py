@@ -18,6 +18,7 @@ from textual.widgets import Button, Input, Static
 
 from iris_core.client.plans import make
 from iris_core.contracts import IrisError, RpcFailed
+from iris_core.live.faults import fault_text
 from iris_core.model.bands import band_label, parse_band
 from iris_core.model.errors import ModelError, shown
 from iris_core.model.ids import JobId, check_component
@@ -56,8 +57,7 @@ async def rerun(console: IrisApp, session: Session, action: Action, job_id: str)
         )
         plain = await _free(session, found)
     except IrisError as error:
-        hint = f"; {one_line(error.hint)}" if error.hint else ""
-        console.say(f"Rerun: {one_line(error.message)}{hint}", severity="error")
+        console.say(f"Rerun: {fault_text(error)}", severity="error")
         return
     wanted = await console.push_screen_wait(RerunForm(plain, found.request))
     if wanted is not None:

@@ -13,8 +13,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final
 
-from iris_core.contracts import Denied, IrisError, RpcFailed
+from iris_core.contracts import IrisError, RpcFailed
 from iris_core.live.backoff import Backoff
+from iris_core.live.faults import fault_text
 from iris_core.live.log_calls import end, is_gone
 from iris_core.live.log_facts import Facts, facts_of
 from iris_core.live.log_lines import PAGE, Pages
@@ -22,7 +23,7 @@ from iris_core.live.log_query import LogQuery, LogSource
 from iris_core.live.log_reading import POLL_S, LogReading
 from iris_core.live.pipeline import PipelineWatch
 from iris_core.live.waiting import first_of
-from iris_core.live.watch import Link, LinkState
+from iris_core.live.watch import Link, LinkState, link_after
 from iris_core.model.text import one_line
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ TAIL: Final = 1024
 """Lines of the view that is shown before the whole log is numbered."""
 SILENT_S: Final = 12.0
 """A store that follows says something every 5 s; after so long the lines count as stale."""
+SLOW_S: Final = 5.0
+"""One that has not answered the first question after so long is said to be silent."""
+SILENT: Final = "the log store is silent"
 GIVE_UP_S: Final = 30.0
 BEHIND: Final = 8 * PAGE
 """So many lines behind the end the follow goes on from the end, and what lies between is read when it is looked at."""
@@ -66,6 +70,8 @@ class LogView(LogReading):
         self._broken: Link | None = None
         self._detail = ""
         self._last_answer: float | None = None
+        self._asked_at: float | None = None
+        """When it was asked first."""
         self._wanted: tuple[LogQuery, int, asyncio.Future[None]] | None = None
 
     # --- what is shown -----------------------------------------------------------------------------------------------
@@ -77,9 +83,10 @@ class LogView(LogReading):
         if self._broken is not None:
             return LinkState(self._broken, age, self._detail)
         if age is None:
-            return LinkState(Link.CONNECTING)
+            waited = self._clock.monotonic() - self._asked_at if self._asked_at is not None else 0.0
+            return LinkState(Link.STALE, waited, SILENT) if waited > SLOW_S else LinkState(Link.CONNECTING)
         if age > SILENT_S:
-            return LinkState(Link.STALE, age, "the log store is silent")
+            return LinkState(Link.STALE, age, SILENT)
         return LinkState(Link.LIVE, age)
 
     # --- the view ----------------------------------------------------------------------------------------------------
@@ -87,6 +94,7 @@ class LogView(LogReading):
     async def run(self) -> None:
         """Show the end and follow it, for ever. Cancel the task to end it; when it runs again it goes on at the same line."""
         watcher = asyncio.ensure_future(self.pipeline.run())
+        self._asked_at = self._clock.monotonic()
         try:
             while True:
                 self._wake.clear()
@@ -324,8 +332,8 @@ class LogView(LogReading):
         self._backoff.reset()
 
     def _fail(self, error: IrisError) -> None:
-        self._detail = one_line(error.message)
-        self._broken = Link.DENIED if isinstance(error, Denied) else Link.RECONNECTING
+        self._detail = fault_text(error)
+        self._broken = link_after(error)
         self.version += 1
 
     def _note(self, error: IrisError) -> None:

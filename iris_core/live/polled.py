@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Generic, TypeVar
 
 from iris_core.contracts import IrisError
-from iris_core.model.text import one_line
+from iris_core.live.faults import fault_text
 
 T = TypeVar("T")
 
@@ -33,6 +33,7 @@ class Polled(Generic[T]):
         self._load = load
         self._every_s = every_s
         self._loading = False
+        self._began_s = 0.0
         self._next_s: float | None = None
         self._faults = 0
 
@@ -45,6 +46,10 @@ class Polled(Generic[T]):
     def loading(self) -> bool:
         """Whether it is being read."""
         return self._loading
+
+    def waited_s(self, now_s: float) -> float:
+        """How long the read that is under way has had no answer, 0 = there is none; `now_s` is monotonic."""
+        return max(now_s - self._began_s, 0.0) if self._loading else 0.0
 
     def want(self) -> None:
         """Read it with the next chance."""
@@ -59,6 +64,7 @@ class Polled(Generic[T]):
     def read(self, now_s: float, now_ms: int) -> Coroutine[Any, Any, None]:
         """Read it: from now on it counts as being read, and the result is to be awaited. A failure is kept in `fault`."""
         self._loading = True
+        self._began_s = now_s
         return self._read(now_s, now_ms)
 
     async def _read(self, now_s: float, now_ms: int) -> None:
@@ -66,7 +72,7 @@ class Polled(Generic[T]):
             value = await self._load()
         except IrisError as error:
             self._faults += 1
-            self.fault = one_line(error.message) + (f"; {one_line(error.hint)}" if error.hint else "")
+            self.fault = fault_text(error)
             self._next_s = now_s + min(AGAIN_S * 2 ** (self._faults - 1), LATEST_S)
         else:
             self.value, self.fault, self._faults = value, "", 0

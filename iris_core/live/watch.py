@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from iris_core.contracts import Denied, IrisError, RpcFailed
 from iris_core.live.backoff import Backoff
+from iris_core.live.faults import fault_text, is_refused
 from iris_core.live.waiting import first_of
 from iris_core.live.watch_keys import each
-from iris_core.model.text import one_line
 
 if TYPE_CHECKING:
     from iris_core.contracts import AsyncClient
@@ -40,6 +40,8 @@ class Link(StrEnum):
     STALE = "STALE"
     RECONNECTING = "RECONNECTING"
     DENIED = "DENIED"
+    REFUSED = "REFUSED"
+    """Somebody answers there, and does not give this: a controller of an earlier release may not know it."""
     OFFLINE = "OFFLINE"
     """A checkpoint, which never changes."""
 
@@ -74,6 +76,13 @@ class Selector:
     job_ids: tuple[str, ...] = ()
     task_ids: tuple[str, ...] = ()
     """Of attempts: whose."""
+
+
+def link_after(failure: IrisError) -> Link:
+    """How the connection stands after a call failed."""
+    if isinstance(failure, Denied):
+        return Link.DENIED
+    return Link.REFUSED if is_refused(failure) else Link.RECONNECTING
 
 
 class WatchSink(Protocol):
@@ -154,8 +163,8 @@ class Watch:
             failure = await self._one_stream()
             if failure is None:
                 continue
-            self._detail = one_line(failure.message)
-            self._broken = Link.DENIED if isinstance(failure, Denied) else Link.RECONNECTING
+            self._detail = fault_text(failure)
+            self._broken = link_after(failure)
             asked = failure.retry_after_ms / 1000 if isinstance(failure, RpcFailed) else 0.0
             await first_of(self._clock.sleep(self._backoff.next_s(at_least_s=asked)), self._changed.wait())
 

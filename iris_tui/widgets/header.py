@@ -1,6 +1,6 @@
 """The top line: where this is, as whom, and whether what is shown is true now.
 
-Production is a colour and a word. LIVE, STALE with its age, RECONNECTING and DENIED are words, too: nothing here depends on
+Production is a colour and a word. LIVE, STALE with its age, RECONNECTING, DENIED and REFUSED are words, too: nothing here depends on
 colour alone.
 """
 
@@ -27,6 +27,7 @@ _TONES = {
     Link.STALE: Tone.WARN,
     Link.RECONNECTING: Tone.WARN,
     Link.DENIED: Tone.BAD,
+    Link.REFUSED: Tone.BAD,
     Link.OFFLINE: Tone.WARN,
 }
 

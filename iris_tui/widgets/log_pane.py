@@ -101,12 +101,20 @@ class LogPane(LogCommands):
         view = self.view
         state = view.state
         if not view.loaded:
-            if state.link in (Link.RECONNECTING, Link.DENIED):
+            if state.link in (Link.RECONNECTING, Link.DENIED, Link.REFUSED):
                 word = "Not allowed" if state.link is Link.DENIED else "No logs could be had"
                 return Status(
                     State.ERROR, "", (f"{word}: {state.detail}", "It is tried again by itself; ^r tries now.")
                 )
-            return Status(State.LOADING, "", (f"Loading the log of {one_line(view.title)} …",))
+            loading = f"Loading the log of {one_line(view.title)} …"
+            if state.link is Link.STALE:
+                age = format_age(int((state.age_s or 0) * 1000))
+                more = (
+                    f"No answer for {age}: {state.detail}. What is printed is kept meanwhile.",
+                    *filter(None, (view.why,)),
+                )
+                return Status(State.LOADING, "", (loading, *more))
+            return Status(State.LOADING, "", (loading,))
         if not view.count:
             return self._empty()
         if not state.fresh:
