@@ -8,10 +8,10 @@ seen by whoever reads the log. Must never touch a disk or ask for the time.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from iris_controller.finelog.index import GAP_BIT, level_bit
+from iris_controller.finelog.index import GAP_BIT, PARTIAL_BIT, level_bit
 from iris_controller.rpc.errors import RpcError, invalid
 from iris_core.wire.gen.iris.v1 import common_pb2, logs_pb2
 
@@ -29,6 +29,8 @@ _KEY = re.compile(r"(?:/[^/\x00-\x1f\x7f]+)+")
 _WORD = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _GAP = bytes((8 << 3,))
 """How `gap` begins in a serialised line. The same byte may also stand in a text."""
+_PARTIAL = bytes((7 << 3, 1))
+"""How `partial` lies there; the same bytes may stand in a text, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +97,24 @@ def check(message: logs_pb2.LogBatch, now_ms: int, where: str = "batch", *, may_
     Raises RpcError INVALID_ARGUMENT: a line is too long, or they are not in the order of their numbers.
     """
     try:
-        span = measure(message.entries, now_ms, may_have_gaps=may_have_gaps)
+        span = measure(message.entries, now_ms, may_have_gaps=may_have_gaps, may_go_on=False)
     except ValueError as error:
         raise invalid(f"{where}.entries", str(error), code="order") from None
     payload = message.SerializeToString()
+    if _PARTIAL in payload:
+        span = replace(span, levels=span.levels | _partial_bit(message.entries))
     if len(payload) > MAX_LINE_BYTES:
         _check_lengths(message, where)
     return Batch(message, payload, span)
 
 
-def measure(entries: Sequence[logs_pb2.LogEntry], now_ms: int = 0, *, may_have_gaps: bool = True) -> Span:
-    """Takes the measure of at least one line in one pass. Raises ValueError: they are not in the order of their numbers."""
+def measure(
+    entries: Sequence[logs_pb2.LogEntry], now_ms: int = 0, *, may_have_gaps: bool = True, may_go_on: bool = True
+) -> Span:
+    """Takes the measure of at least one line in one pass. Raises ValueError: they are not in the order of their numbers.
+
+    Without `may_have_gaps` none is a gap record, without `may_go_on` none is flagged `partial`: that is not looked at then.
+    """
     # Column by column: a loop over lines that looks at four fields takes twice as long.
     numbers = [entry.number for entry in entries]
     gaps = [entry.gap for entry in entries] if may_have_gaps else [0] * len(numbers)
@@ -114,7 +123,7 @@ def measure(entries: Sequence[logs_pb2.LogEntry], now_ms: int = 0, *, may_have_g
         for entry in entries:
             entry.epoch_ms = entry.epoch_ms or now_ms
         times = [entry.epoch_ms for entry in entries]
-    levels = 0
+    levels = _partial_bit(entries) if may_go_on else 0
     for level in {entry.level for entry in entries}:
         levels |= level_bit(level)
     first, holes = numbers[0], 0
@@ -127,6 +136,10 @@ def measure(entries: Sequence[logs_pb2.LogEntry], now_ms: int = 0, *, may_have_g
     if holes > MAX_HOLES:
         raise ValueError(f"the line numbers jump {holes} times, more than {MAX_HOLES}")
     return Span(first, expected, holes, min(times), max(times), levels)
+
+
+def _partial_bit(entries: Sequence[logs_pb2.LogEntry]) -> int:
+    return PARTIAL_BIT if any(entry.partial for entry in entries) else 0
 
 
 def _holes(numbers: Sequence[int], gaps: Sequence[int]) -> tuple[int, int]:

@@ -83,25 +83,58 @@ def entries_of(lines: Sequence[logs_pb2.StoredLine]) -> list[int]:
 def may_be_entry(lines: Sequence[logs_pb2.StoredLine], place: int) -> bool:
     """Whether the line at `place` may be part of something longer, by the few lines before it. False only if it is not."""
     line = lines[place]
-    return (
-        line.partial
-        or bool(line.part)
-        or any(HEADER in near.data or near.data[:1].isspace() for near in lines[max(0, place - NEAR_LINES) : place + 1])
+    return is_part(line) or any(
+        HEADER in near.data or near.data[:1].isspace() for near in lines[max(0, place - NEAR_LINES) : place + 1]
     )
 
 
-def around(entries: Sequence[int], place: int, context: int) -> set[int]:
-    """The places that a hit at `place` brings, its own included. `entries` is what `entries_of` found."""
-    chosen = set(range(max(0, place - context), min(len(entries), place + context + 1)))
+def around(
+    lines: Sequence[logs_pb2.StoredLine], entries: Sequence[int], place: int, context: int, *, has_parts: bool = True
+) -> set[int]:
+    """The places that a hit at `place` brings, its own included: so many lines on either side, a long one with all its parts.
+
+    `entries` is what `entries_of` found; without `has_parts` it is known that every line is whole.
+    """
+    if has_parts:
+        chosen = _lines_beside(lines, entries, place, context)
+    else:
+        chosen = set(range(max(0, place - context), min(len(entries), place + context + 1)))
     if (entry := entries[place]) >= 0:
         low, high = max(0, place - LOOK_LINES), min(len(entries), place + LOOK_LINES + 1)
         chosen.update(other for other in range(low, high) if entries[other] == entry)
     return chosen
 
 
+def _lines_beside(lines: Sequence[logs_pb2.StoredLine], entries: Sequence[int], place: int, context: int) -> set[int]:
+    chosen = {place}
+    for way in (range(place - 1, -1, -1), range(place + 1, len(lines))):
+        long = {entries[place]} if is_part(lines[place]) else set()
+        left = context
+        for other in way:
+            if not is_part(lines[other]):
+                if left:
+                    chosen.add(other)
+                left -= left > 0
+            elif entries[other] in long:
+                chosen.add(other)
+            elif left:
+                long.add(entries[other])
+                chosen.add(other)
+                left -= 1
+            elif not long:
+                break
+            if not left and not long:
+                break
+    return chosen
+
+
+def is_part(line: logs_pb2.StoredLine) -> bool:
+    """Whether it is a part of a line that is stored in several."""
+    return line.partial or bool(line.part)
+
+
 def parts_of_line(lines: Sequence[logs_pb2.StoredLine], entries: Sequence[int], place: int) -> list[int]:
     """The places of the parts of the line at `place`, `place` alone where it is stored whole: context stands around the whole of it."""
-    if not (lines[place].partial or lines[place].part) or entries[place] < 0:
+    if not is_part(lines[place]) or entries[place] < 0:
         return [place]
-    near = range(max(0, place - LOOK_LINES), min(len(entries), place + LOOK_LINES + 1))
-    return [other for other in near if entries[other] == entries[place]]
+    return [other for other, entry in enumerate(entries) if entry == entries[place]]

@@ -1,7 +1,7 @@
 """Where the lines of each key lie in one write-ahead file: columns of extents, and per key the rows that are its own.
 
 An extent is a run of bytes that holds records of one key and one attempt, and the bounds by which a reader skips it unread. It
-costs about 55 bytes; neighbours that lie directly behind each other become one. The same columns are read from memory while a
+costs about 58 bytes; neighbours that lie directly behind each other become one. The same columns are read from memory while a
 file is written (`LiveIndex`) and from its sidecar afterwards.
 
 One thread writes, any number read without a lock: an extent only ever grows, its bounds grow before its bytes do, and the readers
@@ -35,6 +35,10 @@ def attempt_hash(attempt_uid: str) -> int:
 
 GAP_BIT = 1 << 6
 """Set in `levels` where there is a gap record."""
+
+
+PARTIAL_BIT = 1 << 8
+"""Set in `levels` where there is a part of a line that goes on: then there are fewer lines than entries."""
 
 
 def level_bit(level: int) -> int:
@@ -86,7 +90,7 @@ def is_inside(query: Query, earliest_ms: int, latest_ms: int, levels: int) -> bo
         return False
     # What is no level may be below all.
     passing = passing_levels(query.min_level) & 0x7F & ~(1 if query.states_level else 0)
-    return not query.min_level or not levels & ~(GAP_BIT | passing)
+    return not query.min_level or not levels & ~(GAP_BIT | PARTIAL_BIT | passing)
 
 
 def passing_levels(min_level: int) -> int:
@@ -102,7 +106,7 @@ class Columns:
     """The extents of one file, a column for each field of `Extent`. `base` is subtracted from `first_seq`."""
 
     NAMES = ("earliest_ms", "latest_ms", "incarnation", "offset", "length", "first_seq", "lines", "attempt", "levels")
-    CODES: tuple[Code, ...] = ("q", "q", "q", "I", "I", "I", "I", "I", "B")
+    CODES: tuple[Code, ...] = ("q", "q", "q", "I", "I", "I", "I", "I", "I")
 
     __slots__ = ("base", *NAMES)
 

@@ -20,3 +20,5 @@ class Line(NamedTuple):
     partial: bool
     gap: int
     part: int
+    back: int
+    unended: bool

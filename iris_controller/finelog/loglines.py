@@ -35,6 +35,8 @@ SCHEMA = pa.schema(
         pa.field("gap", pa.uint64(), nullable=False),
         pa.field("part", pa.uint32(), nullable=False),
         pa.field("seam", pa.string()),
+        pa.field("back", pa.uint32()),
+        pa.field("unended", pa.bool_()),
     ]
 )
 LAYOUT = Layout(
@@ -49,6 +51,7 @@ LAYOUT = Layout(
 
 
 _RAW, _PARTIAL, _PART, _SEAM = bytes((5 << 3 | 2,)), bytes((7 << 3, 1)), bytes((9 << 3,)), bytes((10 << 3 | 2,))
+_UNENDED, _BACK = bytes((11 << 3, 1)), bytes((12 << 3,))
 """How these fields begin in a serialised line. The same bytes may also stand in a text."""
 
 
@@ -75,6 +78,8 @@ class Rows:
         self._gaps: list[int] = []
         self._parts: list[int] = []
         self._seams: list[str] = []
+        self._back: list[int] = []
+        self._unended: list[bool] = []
         self._owners: dict[tuple[str, str, str, int], int] = {}
         self._owner = array("i")
 
@@ -104,6 +109,8 @@ class Rows:
         self._gaps += [entry.gap for entry in entries] if has_gaps else [0] * count
         self._parts += [entry.part for entry in entries] if _PART in payload else [0] * count
         self._seams += [entry.seam for entry in entries] if _SEAM in payload else [""] * count
+        self._back += [entry.back for entry in entries] if _BACK in payload else [0] * count
+        self._unended += [entry.unended for entry in entries] if _UNENDED in payload else [False] * count
         owner = (batch.key, batch.producer, batch.attempt_uid, batch.incarnation)
         place = self._owners.setdefault(owner, len(self._owners))
         self._owner.extend(array("i", (place,)) * count)
@@ -134,6 +141,8 @@ class Rows:
             _or_zero(self._gaps, pa.uint64()),
             _or_zero(self._parts, pa.uint32()),
             _or_null(self._seams, pa.string()),
+            _or_null(self._back, pa.uint32()),
+            _or_null(self._unended, pa.bool_()),
         ]
         self._begin()
         return pa.table(columns, schema=SCHEMA)

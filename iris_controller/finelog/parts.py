@@ -1,4 +1,4 @@
-"""Long lines, which are stored in parts, and what a search over parts cannot find.
+"""Long lines, which are stored in parts: how they are counted, and what a search over parts cannot find.
 
 A part is searched together with its seam, the text on both sides of where it is joined on, so a match of up to `SEAM` characters is
 found wherever it lies. A pattern that may need more is looked for in each part alone, and whoever asks is told so, once such a part
@@ -11,7 +11,9 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from iris_controller.finelog.line import Line
     from iris_controller.finelog.query import Query
+    from iris_core.wire.gen.iris.v1 import logs_pb2
 
 SEAM = 4096
 NOTE = (
@@ -36,6 +38,36 @@ def needs_more(pattern: str) -> bool:
             return True
         longest *= max(1, int(high or low))
     return longest > SEAM
+
+
+class LineCount:
+    """How many lines there are among entries of which some are parts; those of one stream must come in order, or against it.
+
+    Takes memory for each stream that has parts.
+    """
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self._heads: dict[tuple[str, str, str], int] = {}
+
+    def take(self, line: Line | logs_pb2.StoredLine) -> None:
+        """One more entry; it counts unless another part of its line did."""
+        if line.part or line.partial:
+            if self.holds(line):
+                return
+            self._heads[line.key, line.attempt_uid, line.source] = _head(line)
+        self.lines += 1
+
+    def holds(self, line: Line | logs_pb2.StoredLine) -> bool:
+        """Whether it is a part of the line of its stream that was counted last."""
+        if not (line.part or line.partial):
+            return False
+        return self._heads.get((line.key, line.attempt_uid, line.source)) == _head(line)
+
+
+def _head(line: Line | logs_pb2.StoredLine) -> int:
+    """The number of part 0 of its line."""
+    return line.number - (line.back or line.part)
 
 
 class PartsSeen:

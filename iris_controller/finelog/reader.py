@@ -18,8 +18,9 @@ import time
 from typing import TYPE_CHECKING
 
 from iris_controller.finelog.candidates import Candidate, Candidates, Piece
+from iris_controller.finelog.index import PARTIAL_BIT
 from iris_controller.finelog.line import Line
-from iris_controller.finelog.parts import PartsSeen
+from iris_controller.finelog.parts import LineCount, PartsSeen
 from iris_controller.finelog.segmented import Segmented
 from iris_core.wire.gen.iris.v1 import logs_pb2
 
@@ -67,7 +68,9 @@ class Scan:
         self._hits: list[bool] = []
         self._lines: list[Line] = []
         self._bytes = 0
-        self._matched = 0
+        self._count = LineCount()
+        self._shown = 0
+        self._counted = 0  # lines that were not looked at
         self._scanned = 0
         self._lost_lines = 0
         self._is_full = False
@@ -100,8 +103,8 @@ class Scan:
         reasons = self._reasons()
         response = logs_pb2.FetchLogsResponse(
             cursor=max(query.cursor, self._high - 1) if query.tail else self._edge,
-            shown=len(lines),
-            matched=self._matched,
+            shown=self._shown,
+            matched=self._count.lines + self._counted,
             scanned=self._scanned,
             capped=bool(reasons),
             capped_reason="; ".join(reasons),
@@ -124,6 +127,8 @@ class Scan:
                 partial=line.partial,
                 gap=line.gap,
                 part=line.part,
+                back=line.back,
+                unended=line.unended,
             )
         return response
 
@@ -180,8 +185,8 @@ class Scan:
                     self._take_backward(piece)
                     if self._left_out:
                         if self._tests_nothing:
-                            self._matched += self._edge - 1 - max(extent.first_seq, self._low)
-                            yield from self._count(candidates)
+                            self._counted += self._ends(candidate, self._edge - 1)
+                            yield from self._count_rest(candidates)
                         return
                 self._edge = min(self._edge, max(extent.first_seq, self._low))
             yield
@@ -212,18 +217,30 @@ class Scan:
                     self._edge = piece.first_seq + place + 1
                     return
 
-    def _count(self, older: Iterator[Candidate | None]) -> Iterator[None]:
+    def _count_rest(self, older: Iterator[Candidate | None]) -> Iterator[None]:
         """Goes on without reading, for `matched`: where no line is tested, all of an extent match."""
         for candidate in older:
             if candidate is not None:
-                extent = candidate.extent
-                self._matched += extent.last_seq - max(extent.first_seq, self._low) + 1
+                self._counted += self._ends(candidate, candidate.extent.last_seq + 1)
             yield
         yield from self._count_segments(self._high)
 
+    def _ends(self, candidate: Candidate, before: int) -> int:
+        """How many lines end in an extent below seq `before`. It is read only where entries are not lines."""
+        extent = candidate.extent
+        first = max(extent.first_seq, self._low)
+        if not extent.levels & PARTIAL_BIT:
+            return before - first
+        return sum(
+            not piece.batch.entries[place].partial
+            for piece in self._candidates.read(candidate)
+            if piece.batch is not None
+            for place in range(max(0, first - piece.first_seq), min(piece.lines, before - piece.first_seq))
+        )
+
     def _count_segments(self, before: int) -> Iterator[None]:
         for lines in self._segmented.count(before):
-            self._matched += lines
+            self._counted += lines
             yield
 
     # Segments -----------------------------------------------------------------------------------------------------
@@ -273,7 +290,7 @@ class Scan:
         return self._test(batch.entries[place])
 
     def _take(self, line: Line) -> None:
-        self._matched += 1
+        self._count.take(line)
         if self._is_full:
             self._left_out = self._why_full()
             return
@@ -283,6 +300,7 @@ class Scan:
             self._hurry()
             return
         self._lines.append(line)
+        self._shown = self._count.lines
         self._bytes += size
         if len(self._lines) >= self._query.max_lines:
             self._is_full = True
@@ -341,6 +359,8 @@ def _line(batch: logs_pb2.LogBatch, place: int, seq: int) -> Line:
         entry.partial,
         entry.gap,
         entry.part,
+        entry.back,
+        entry.unended,
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iris_controller.finelog.index import GAP_BIT, level_bit, wanted_levels
+from iris_controller.finelog.index import GAP_BIT, PARTIAL_BIT, level_bit, wanted_levels
 from iris_controller.finelog.sidecar import Texts
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ _NUMBERS = tuple(column.name for column in _SCHEMA if pa.types.is_int64(column.t
 class Run(NamedTuple):
     """Rows `start` to `start + rows - 1` of row group `group`, all of one key, in the order of seq.
 
-    `levels` is made by `level_bit`, with `GAP_BIT` where there is a gap record.
+    `levels` is made by `level_bit`, with `GAP_BIT` where there is a gap record and `PARTIAL_BIT` where there is
+    a part of a line that goes on; segments of earlier releases do not have the latter.
     """
 
     group: int
@@ -184,7 +185,9 @@ def _level_bits(batch: Any) -> Any:
     known = pc.and_(pc.greater_equal(level, 0), pc.less(level, 6))
     bits = pc.if_else(known, pc.shift_left(pa.scalar(1, pa.int32()), pc.if_else(known, level, 0)), level_bit(-1))
     gap = batch.column(batch.schema.get_field_index("gap"))
-    return pc.if_else(pc.greater(gap, 0), pc.bit_wise_or(bits, GAP_BIT), bits)
+    bits = pc.if_else(pc.greater(gap, 0), pc.bit_wise_or(bits, GAP_BIT), bits)
+    partial = batch.column(batch.schema.get_field_index("partial"))
+    return pc.if_else(partial, pc.bit_wise_or(bits, PARTIAL_BIT), bits) if pc.any(partial).as_py() else bits
 
 
 def _ints(column: Any) -> memoryview[int]:

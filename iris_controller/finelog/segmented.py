@@ -55,7 +55,7 @@ class Segmented:
             yield from self._windows(segment, wanted)
 
     def count(self, before: int) -> Iterator[int]:
-        """How many lines below seq `before` there are of the wanted keys and attempts, in parts."""
+        """How many lines end below seq `before` that are of the wanted keys and attempts, piece by piece."""
         for segment in reversed(self._segments):
             if segment.first_seq < before:
                 scan = self._scan(segment)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from iris_controller.finelog.query import Scope
 
-MAGIC = b"FINEIDX1"
+MAGIC = b"FINEIDX2"
 _FIELDS = struct.Struct("<QQQQqqIIIIIQI")
 _CHECKSUM = struct.Struct("<I")
 HEADER_BYTES = 96
@@ -88,7 +88,6 @@ class SealedIndex:
         self._starts = take("I", header.keys + 1)
         key_ends = take("I", header.keys + 1)
         producer_ends = take("I", header.producers + 1)
-        columns += [take(code, header.rows) for code in Columns.CODES if code == "B"]
         self._keys = Texts(key_ends, take("B", header.key_bytes))
         self._producers = Texts(producer_ends, take("B", header.producer_bytes))
         self._columns = Columns(header.first_seq, columns)
@@ -223,7 +222,6 @@ def _sections(
     yield _ends(counts)
     yield _ends(map(len, keys))
     yield _ends(map(len, producer_text))
-    yield from gather("B")
     yield from keys
     yield from producer_text
 

@@ -229,8 +229,9 @@ class ViewService:
         entry = self._entry(request.view_id)
         with entry.in_use() as view:
             await self._built(entry)
-            exporter = Exporter(request.first)
             end = len(view.numbers)
+            before = await self._page(entry, request.first - 1, 1) if 0 < request.first <= end else []
+            exporter = Exporter(request.first, before[0] if before else None)
             while exporter.next_line < end:
                 lines = await self._page(entry, exporter.next_line, min(PAGE_LINES, end - exporter.next_line))
                 if not lines:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from iris_controller.finelog.numbers import BREAKS, CONTEXT, Numbers
 from iris_controller.finelog.order import TimeOrder
+from iris_controller.finelog.parts import LineCount
 from iris_controller.finelog.reader import Scan
 from iris_controller.finelog.spans import is_whole, places, spans
 from iris_controller.finelog.surroundings import Surroundings
@@ -56,6 +57,7 @@ class View:
         self.context = context
         self.numbers = Numbers()
         self.hits = 0
+        self._count = LineCount()
         self.scanned = 0
         self.scanned_to = query.cursor
         self.is_complete = False
@@ -174,7 +176,7 @@ class View:
                 self.scanned_to = end
                 return
             order.push_all(piece)
-            self.hits += len(piece)
+            self.hits += sum(not place.partial for place in piece)
             self.scanned += len(piece)
             if piece:
                 self.scanned_to = piece[-1].seq
@@ -213,7 +215,7 @@ class View:
                     max_lines=max(1, min(PAGE_LINES, left)),
                 )
             )
-            if left <= 0 and answer.entries:
+            if left <= 0 and answer.entries and not self._count.holds(answer.entries[0]):
                 self.full_reason = self._limit_word
                 return
             if answer.cursor <= self.scanned_to:
@@ -226,17 +228,18 @@ class View:
 
     def _last(self, end: int) -> Generator[None]:
         """Finds where the last lines begin, then goes forward from there: nothing is kept meanwhile."""
-        count, before, start = 0, end + 1, self.query.cursor
+        count, before, start = LineCount(), end + 1, self.query.cursor
         while before > start + 1:
-            left = self._limit - count
+            left = self._limit - count.lines
             answer = yield from self.read_store(
                 replace(self.query, before=before, tail=True, max_lines=max(1, min(PAGE_LINES, left)))
             )
-            if left <= 0 and answer.entries:
+            if left <= 0 and answer.entries and not count.holds(answer.entries[-1]):
                 start = before - 1
                 self._reasons[self._limit_word] = None
                 break
-            count += len(answer.entries)
+            for line in sorted(answer.entries, key=_seq, reverse=True):
+                count.take(line)
             before = answer.from_seq
         self.scanned_to = start
         yield from self._forward(end)
@@ -247,7 +250,10 @@ class View:
         lines = list(hits)
         if self._order is not None:
             lines.sort(key=_seq)
-        self.hits += len(lines)
+        before = self._count.lines
+        for line in lines:
+            self._count.take(line)
+        self.hits += self._count.lines - before
         if self._around is not None:
             flagged = yield from self._around.of(lines, upto)
         else:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iris_controller.finelog import matching
-from iris_controller.finelog.index import GAP_BIT, is_inside
+from iris_controller.finelog.index import GAP_BIT, PARTIAL_BIT, is_inside
 from iris_controller.finelog.line import Line
 from iris_controller.finelog.parts import needs_more
 from iris_controller.finelog.segments import SegmentDamaged
@@ -36,8 +36,13 @@ SAMPLE = 512
 """Runs by which the width of a window is estimated."""
 SHOWN = (
     "epoch_ms", "key", "seq", "number", "source", "data", "raw", "level", "attempt_uid", "partial", "gap", "part",
+    "back", "unended",
 )  # fmt: skip
 """The columns of a `Line`."""
+_ABSENT: dict[str, tuple[Any, Any]] = {"back": (pa.uint32(), 0), "unended": (pa.bool_(), False)}
+"""Columns that segments of earlier releases do not have: their type, and what no value means."""
+_NOTHING = {"raw": b"", **{name: nothing for name, (_, nothing) in _ABSENT.items()}}
+"""What NULL stands for."""
 PLACE = ("seq", "key", "epoch_ms", "partial", "part", "attempt_uid", "source")
 """The columns by which lines of several keys are put in order."""
 MAX_PLACES = 300_000
@@ -176,22 +181,25 @@ class SegmentScan:
                 low = split
 
     def count(self, low: int, high: int) -> Iterator[int]:
-        """How many lines from seq `low` to `high - 1` there are of the wanted keys and attempts, in parts."""
+        """How many lines from seq `low` to `high - 1` end that are of the wanted keys and attempts, row group by row group."""
         for group, runs in _by_group(self._overlapping(low, high)):
             unsure = [
-                run for run in runs if not (low <= run.first_seq and run.last_seq < high and run.is_owned(self._query))
+                run
+                for run in runs
+                if not (low <= run.first_seq and run.last_seq < high and run.is_owned(self._query))
+                or run.levels & PARTIAL_BIT
             ]
             total = sum(run.rows for run in runs) - sum(run.rows for run in unsure)
             if unsure:
                 try:
-                    batch = self._file.read(group, ["seq", "incarnation", "attempt_uid"])
+                    batch = self._file.read(group, ["seq", "incarnation", "attempt_uid", "partial"])
                 except SegmentDamaged as damage:
                     self._on_damage(damage, unsure)
                     continue
                 for run in unsure:
                     rows = batch.slice(run.start, run.rows)
                     mask = pc.and_(self._seq_mask(rows, low, high), self._owner_mask(rows))
-                    total += pc.sum(mask, min_count=0).as_py()
+                    total += pc.sum(pc.and_not(mask, rows.column("partial")), min_count=0).as_py()
             yield total
 
     def keys(self) -> set[str]:
@@ -350,9 +358,9 @@ class SegmentScan:
             if searches:
                 rest = self._file.read(group, [name for name in SHOWN if name not in columns])
                 batch = pa.RecordBatch.from_arrays(
-                    [(batch if name in columns else rest).column(name) for name in SHOWN], names=list(SHOWN)
+                    [*batch.columns, *rest.columns], names=[*batch.schema.names, *rest.schema.names]
                 )
-            best.add(_spelled_out(batch.select(list(SHOWN)).take(places)))
+            best.add(_spelled_out(_shown(batch).take(places)))
 
     def _is_excluded(self, group: int, pieces: list[_Piece]) -> bool:
         """Whether the index tells that none of these rows match, and none are gap records, or parts of a line to be told of."""
@@ -506,9 +514,17 @@ class _Best:
             return []
         rows = self._rows.sort_by("seq")
         columns = [rows[name].to_pylist() for name in SHOWN]
-        place = SHOWN.index("raw")
-        columns[place] = [raw or b"" for raw in columns[place]]
+        for name, nothing in _NOTHING.items():
+            place = SHOWN.index(name)
+            columns[place] = [nothing if value is None else value for value in columns[place]]
         return list(map(Line._make, zip(*columns, strict=True)))
+
+
+def _shown(batch: Any) -> Any:
+    """The columns of a `Line` of a batch that has them, or comes from an earlier release."""
+    names = batch.schema.names
+    found = [batch.column(name) if name in names else pa.nulls(batch.num_rows, _ABSENT[name][0]) for name in SHOWN]
+    return pa.RecordBatch.from_arrays(found, names=list(SHOWN))
 
 
 def _spelled_out(batch: Any) -> Any:

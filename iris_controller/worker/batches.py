@@ -21,7 +21,8 @@ DAMAGED = "the worker's spool was damaged"
 class Line(NamedTuple):
     """One line or part of one; `raw` only where `data` is not exactly what was written; `level` is a LogLevel number.
 
-    Parts of a line are counted in `part`, from 0; `seam` is the text around the place where a later one is joined on.
+    Parts of a line are counted in `part`, from 0; `seam` is the text around the place where a later one is joined on, and `back` how many
+    numbers lie between it and part 0. `unended`: its stream ended there, without a line end.
     """
 
     source: str
@@ -31,6 +32,8 @@ class Line(NamedTuple):
     partial: bool = False
     part: int = 0
     seam: str = ""
+    back: int = 0
+    unended: bool = False
 
 
 def header(producer: str, key: str, attempt_uid: str, incarnation: int) -> bytes:
@@ -53,6 +56,10 @@ def entries(lines: Sequence[Line], first: int, now_ms: int) -> bytes:
             entry.partial = True
         if line.part:
             entry.part, entry.seam = line.part, line.seam
+        if line.back > line.part:
+            entry.back = line.back
+        if line.unended:
+            entry.unended = True
     return batch.SerializeToString()
 
 

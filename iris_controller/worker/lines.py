@@ -8,10 +8,13 @@ as it is.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from iris_controller.worker.batches import Line
 from iris_core.model.levels import parse_level
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PART_BYTES = 256 * 1024
 SEAM_CHARACTERS = 4096
@@ -25,6 +28,8 @@ class Piece(NamedTuple):
 
     data: bytes
     partial: bool
+    unended: bool = False
+    """The stream ended here, without a newline."""
 
 
 class LineSplitter:
@@ -81,11 +86,11 @@ class LineSplitter:
         """Gives out what is left at the end of the stream."""
         out: list[Piece] = []
         if self._buffer or self._continues or self._frame:
-            self._end_line(self._buffer, out)
+            self._end_line(self._buffer, out, unended=True)
         self._buffer = b""
         return out
 
-    def _end_line(self, line: bytes, out: list[Piece]) -> None:
+    def _end_line(self, line: bytes, out: list[Piece], *, unended: bool = False) -> None:
         if b"\r" in line or self._bar:
             line, shown = self._end_bar(line, out)
             if not shown:
@@ -94,7 +99,7 @@ class LineSplitter:
             cut = _whole_characters(line[:PART_BYTES])
             out.append(Piece(line[:cut], True))
             line = line[cut:]
-        out.append(Piece(line, False))
+        out.append(Piece(line, False, unended))
         self._continues = self._bar = False
         self._frame = b""
 
@@ -154,22 +159,28 @@ def _whole_characters(data: bytes) -> int:
 class Parts:
     """Makes lines of the pieces of one stream, and tells each part of a long line where it belongs.
 
-    A part carries the text around its beginning, so that a search of single parts still finds what lies across two, and has the
-    level of the first.
+    A part carries the text around its beginning, so that a search of single parts still finds what lies across two, how far back the first
+    part is, so that parts of one line are known for that, and has the level of the first.
     """
 
     def __init__(self, source: str) -> None:
         self._source = source
         self._part = 0
+        self._head = 0
         self._tail = ""
         self._level = 0
 
-    def line(self, piece: Piece) -> Line:
-        """The next piece as a line."""
+    def lines(self, pieces: Sequence[Piece], first: int) -> list[Line]:
+        """The next pieces as lines, which are numbered from `first`."""
+        return [self._line(piece, number) for number, piece in enumerate(pieces, first)]
+
+    def _line(self, piece: Piece, number: int) -> Line:
         line = as_line(self._source, piece)
         if self._part:
             seam = self._tail + line.data[:SEAM_CHARACTERS]
-            line = line._replace(part=self._part, seam=seam, level=self._level)
+            line = line._replace(part=self._part, seam=seam, level=self._level, back=number - self._head)
+        else:
+            self._head = number
         if piece.partial:
             self._level = line.level
             self._part += 1
@@ -188,4 +199,4 @@ def as_line(source: str, piece: Piece) -> Line:
         text = data.decode()
     except UnicodeDecodeError:
         text, raw = data.decode("utf-8", "replace"), piece.data
-    return Line(source, text, raw, int(parse_level(text)), piece.partial)
+    return Line(source, text, raw, int(parse_level(text)), piece.partial, unended=piece.unended)

@@ -123,7 +123,7 @@ class _Stream:
             self._timer = None
         pieces = self._splitter.finish()
         if pieces:
-            self._output.store([self._parts.line(piece) for piece in pieces])
+            self._output.store(self._parts.lines(pieces, self._output.lines))
         self._output.ended(self)
 
     def _readable(self) -> None:
@@ -142,7 +142,7 @@ class _Stream:
             return False
         pieces = self._splitter.feed(chunk)
         if pieces:
-            self._output.store([self._parts.line(piece) for piece in pieces])
+            self._output.store(self._parts.lines(pieces, self._output.lines))
             self._slice = _SMALL_SLICE if len(pieces) > _MANY_LINES else _SLICE
         if pieces or not self._since:
             self._since = self._loop.time()
@@ -162,7 +162,7 @@ class _Stream:
             return
         pieces = self._splitter.flush()
         if pieces:
-            self._output.store([self._parts.line(piece) for piece in pieces])
+            self._output.store(self._parts.lines(pieces, self._output.lines))
         self._since = self._loop.time()
         if self._splitter.pending:
             self._timer = self._loop.call_later(_UNFINISHED_S, self._overdue)

@@ -46,6 +46,8 @@ class Line:
     """It does not match by itself: it stands around one that does."""
     breaks: bool = False
     """Lines before it are left out."""
+    unended: bool = False
+    """It is the last of its stream, which ended without a line end."""
 
     @property
     def task(self) -> str:
@@ -98,7 +100,7 @@ class Joiner:
 def _line(entry: StoredLine) -> Line:
     return Line(
         entry.seq, entry.key, entry.epoch_ms, entry.source, entry.data, entry.raw, entry.level, entry.attempt_uid,
-        entry.attempt_id, entry.number, entry.gap,
+        entry.attempt_id, entry.number, entry.gap, unended=entry.unended,
     )  # fmt: skip
 
 
@@ -107,6 +109,7 @@ def _joined(first: Line, parts: list[StoredLine]) -> Line:
         if any(part.raw for part in parts):
             first.raw = b"".join(part.raw or part.data.encode("utf-8", "surrogatepass") for part in parts)
         first.data = "".join(part.data for part in parts)
+        first.unended = parts[-1].unended
     return first
 
 
@@ -213,6 +216,8 @@ def line_object(line: Line) -> dict[str, object]:
         fields["raw_base64"] = b64encode(line.raw).decode()
     if line.gap:
         fields["gap"] = line.gap
+    if line.unended:
+        fields["unended"] = True
     if line.is_context:
         fields["context"] = True
     return fields

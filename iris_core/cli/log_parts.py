@@ -1,4 +1,4 @@
-"""The whole of a line that the store keeps in parts, when a search found one of them.
+"""The whole of a line that the store keeps in parts, when a search found one of them; and how many lines entries are.
 
 A filter passes the parts that match; what is shown is the line. The other parts are read by their key and attempt, around the one that
 was found, and each line is given once however many of its parts match. Must never read further than the line goes.
@@ -23,6 +23,32 @@ PAGE_PARTS: Final = 2_500
 REMEMBERED: Final = 100_000
 
 
+class LineCount:
+    """How many lines there are among entries, of which some are parts of one. Takes memory for each line with parts."""
+
+    def __init__(self) -> None:
+        self._whole = 0
+        self._long: set[tuple[str, str, str, int]] = set()
+
+    @property
+    def lines(self) -> int:
+        """So far."""
+        return self._whole + len(self._long)
+
+    def take(self, entries: Iterable[StoredLine]) -> None:
+        """More entries, in any order."""
+        for entry in entries:
+            if entry.partial or entry.part:
+                self._long.add(_line_of(entry))
+            else:
+                self._whole += 1
+
+
+def _line_of(part: StoredLine) -> tuple[str, str, str, int]:
+    """Which line it is a part of."""
+    return part.key, part.attempt_uid, part.source, part.number - (part.back or part.part)
+
+
 class WholeLines:
     """`fetch` answers one request as it is. Raises what `fetch` raises."""
 
@@ -30,6 +56,25 @@ class WholeLines:
         self._fetch = fetch
         self._given: set[int] = set()
         self._order: deque[int] = deque()
+        self._ahead: dict[tuple[str, str, str, int], tuple[int, int]] = {}
+
+    def complete(self, answer: FetchLogsResponse) -> None:
+        """Puts all parts of each line into an answer, and takes from its counts what other answers count as well."""
+        if not self._ahead and not any(entry.partial or entry.part for entry in answer.entries):
+            return
+        known = {_line_of(entry) for entry in answer.entries if entry.seq in self._given}
+        whole = self.of(answer.entries)
+        del answer.entries[:]
+        answer.entries.extend(whole)
+        answer.shown -= len(known)
+        answer.matched = max(answer.shown, answer.matched - len(known | self._ahead.keys()))
+        # Whoever reads on finds these again, up to their ends.
+        for entry in whole:
+            if entry.partial or entry.part:
+                low, high = self._ahead.get(_line_of(entry), (entry.seq, entry.seq))
+                self._ahead[_line_of(entry)] = min(low, entry.seq), max(high, entry.seq)
+        first, last = answer.from_seq, answer.last_seq if answer.from_seq else answer.cursor
+        self._ahead = {line: ends for line, ends in self._ahead.items() if ends[0] < first or ends[1] > last}
 
     def of(self, entries: Iterable[StoredLine]) -> list[StoredLine]:
         """The entries, with all parts of each line of which one is among them."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from iris_core.cli.log_lines import Joiner, Line, TimeOrder, ordered
-from iris_core.cli.log_parts import WholeLines
+from iris_core.cli.log_parts import LineCount, WholeLines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +28,8 @@ DISORDER_LINES: Final = 200
 DISORDER_MS: Final = 10_000
 """How far apart in time lines may reach the store and still be put in order while reading forward."""
 TIMEOUT_S: Final = 60.0
+MOST_HELD: Final = 256 * 1024 * 1024
+"""Characters of text that are held at once, about, when the last lines are asked for."""
 
 
 @dataclass(slots=True)
@@ -88,7 +90,7 @@ class LogReader:
         wait_ms: int = 0,
         producers: Sequence[str] = (),
     ) -> FetchLogsResponse:
-        """One answer; of a line that is kept in parts all of it if one part matches. Raises IrisError."""
+        """One answer; of a line that is kept in parts all of it if one part matches, and only once. Raises IrisError."""
         from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsRequest
 
         request = FetchLogsRequest()
@@ -100,10 +102,8 @@ class LogReader:
         request.wait_ms = wait_ms
         request.producers.extend(producers)
         answer = self._call(request)
-        if self._whole is not None and any(entry.partial or entry.part for entry in answer.entries):
-            whole = self._whole.of(answer.entries)
-            del answer.entries[:]
-            answer.entries.extend(whole)
+        if self._whole is not None:
+            self._whole.complete(answer)
         return answer
 
     def _call(self, request: FetchLogsRequest) -> FetchLogsResponse:
@@ -116,17 +116,19 @@ class LogReader:
         account = Account()
         slack = DISORDER_LINES if self._several else 0
         entries: list[StoredLine] = []
-        before = read = 0
+        read = LineCount()
+        before = held = 0
         while True:
-            wanted = count + slack - read
+            wanted = count + slack - read.lines
             answer = self.fetch(before=before, max_lines=min(wanted, PAGE_LINES), tail=True)
             account.take(answer)
             if not before:
                 account.cursor, account.matched = answer.cursor, answer.matched
             entries.extend(answer.entries)
-            read += answer.shown
+            read.take(answer.entries)
+            held += sum(len(entry.data) for entry in answer.entries)
             before = answer.from_seq
-            if not before or read >= count + slack:
+            if not before or read.lines >= count + slack or held >= MOST_HELD:
                 break
         if before:
             account.exact = False
@@ -134,10 +136,13 @@ class LogReader:
         elif answer.capped:
             account.add_reason(answer.capped_reason)
         lines = ordered(entries)
-        account.matched = max(account.matched, len(lines))
-        kept = lines[-count:] if count else []
-        account.shown = len(kept)
-        if before or len(kept) < len(lines):
+        ends = [place for place, line in enumerate(lines) if not line.goes_on]
+        account.matched = max(account.matched, len(ends))
+        account.shown = min(count, len(ends))
+        kept = lines if len(ends) <= count else lines[ends[-count - 1] + 1 :]
+        if before and account.shown < count:
+            account.reasons.insert(0, f"together they have more than {MOST_HELD >> 20} MiB")
+        elif before or len(kept) < len(lines):
             account.reasons.insert(0, f"the last {count:,} lines were asked for")
         return kept, account
 
@@ -162,22 +167,24 @@ class LogReader:
         Raises IrisError.
         """
         joiner, order = Joiner(), TimeOrder()
-        read = 0
+        read = LineCount()
         while True:
-            answer = self.fetch(cursor=account.cursor, max_lines=min(count - read, PAGE_LINES))
+            before = read.lines - len(joiner.last_parts())
+            answer = self.fetch(cursor=account.cursor, max_lines=min(count - read.lines, PAGE_LINES))
             account.take(answer)
             account.cursor = answer.cursor
-            account.matched = max(account.matched, read + answer.matched)
-            read += answer.shown
+            read.take(answer.entries)
+            # A line that waits for its end is among those that this answer counts.
+            account.matched = max(account.matched, before + answer.matched, read.lines)
             for entry in sorted(answer.entries, key=lambda entry: entry.seq):
                 line = joiner.push(entry)
                 if line is not None:
                     order.push(line)
             is_over = answer.cursor >= answer.last_seq
-            if read >= count or is_over:
+            if read.lines >= count or is_over:
                 break
             for line in order.take_until(order.latest_ms - DISORDER_MS if self._several else order.latest_ms):
-                account.shown += 1
+                account.shown += not line.goes_on
                 yield line
         if not is_over:
             for entry in self._rest(joiner.last_parts()):
@@ -187,7 +194,7 @@ class LogReader:
         for line in joiner.overdue():
             order.push(line)
         for line in order.take_all():
-            account.shown += 1
+            account.shown += not line.goes_on
             yield line
         if not is_over or answer.capped:
             account.exact = False

@@ -39,6 +39,8 @@ class Printer:
 class Saver:
     """Lines to a file, byte for byte, which appears whole or not at all. What is lost is marked by a line in brackets.
 
+    A line that ended without a line end gets one only if another line stands behind it.
+
     `progress` is told how far it is. Raises UsageFailed: there is such a file and `force` is not given; IrisError: it cannot be made.
     """
 
@@ -56,6 +58,7 @@ class Saver:
         self.bytes_written = 0
         self.lost_lines = 0
         self._done = False
+        self._owed = b""
         try:
             # The user's own mask decides who may read it: it is their file.
             self._file = open(self._scratch, "wb" if self._scratch == path else "xb")  # noqa: SIM115
@@ -83,9 +86,11 @@ class Saver:
             data = f"[{line.gap} lines lost: {line.data}]".encode()
         else:
             data = line.bytes
-        end = b"" if line.goes_on else b"\n"
-        self._file.write(data + end)
-        self.bytes_written += len(data) + len(end)
+        end = b"" if line.goes_on or line.unended else b"\n"
+        written = self._owed + data + end
+        self._owed = b"\n" if line.unended else b""
+        self._file.write(written)
+        self.bytes_written += len(written)
         self.lines += not line.goes_on
         if self.lines % PROGRESS_LINES == 0 or len(data) > 1 << 20:
             self._progress(f"{self._path}: {self.lines:,} lines, {self.bytes_written / 1e6:,.1f} MB")

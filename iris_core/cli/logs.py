@@ -100,8 +100,7 @@ def log_options(function: F) -> F:
                 "--save",
                 default="",
                 metavar="FILE",
-                help="Write to FILE, byte for byte as it was written, with a newline behind the last line in any case:"
-                " everything, or the N lines of --max-lines.",
+                help="Write to FILE, byte for byte as it was written: everything, or the N lines of --max-lines.",
             ),
             click.option("--force", is_flag=True, help="Replace the file of --save if there is one."),
             click.option("--all-incarnations", is_flag=True, help="Earlier jobs of the same name, too."),

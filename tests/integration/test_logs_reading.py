@@ -18,13 +18,14 @@ SOAK = os.environ.get("IRIS_SOAK") == "1"
 LONG = 50_000_000 if SOAK else 2_000_000
 DEADLINE = 60.0
 
-# Writes the same bytes to its output and to a file. A part of a long line ends after 262,144 bytes: the needle lies across.
+# Writes the same bytes to its output and to a file, the last line without a line end. A part of a long line ends after 262,144 bytes:
+# the needle lies across.
 SCRIPT = f"""
 import os, sys
 line = b"x" * (262_144 - 3) + b"needle" + b"y" * {LONG} + b"far"
 odd = b"\\xff\\xfe bytes \\0 nul \\x1b]0;title\\x07\\x1b[2J end"
 fault = b"Traceback (most recent call last):\\n  File \\"t.py\\", line 1, in f\\n    g()\\nValueError: bad thing"
-written = b"\\n".join([b"first", line, odd, b"before", fault, b"after", b"last"]) + b"\\n"
+written = b"\\n".join([b"first", line, odd, b"before", fault, b"after", b"last"])
 open(sys.argv[1], "wb").write(written)
 out = sys.stdout.buffer
 out.write(written); out.flush()
@@ -119,6 +120,6 @@ def test_views_are_served_through_the_controller_s_port(cluster: LocalCluster, w
     assert (last["done"], last["lines"]) == (True, "3")
     with HttpClient(parse_url(cluster.url)) as plain:
         answers = list(Logs(plain).export(opened["view_id"], 1))
-    assert (answers[-1].done, b"".join(answer.data for answer in answers)) == (True, b"after\nlast\n")
+    assert (answers[-1].done, b"".join(answer.data for answer in answers)) == (True, b"after\nlast")
     gone = cluster.run("rpc", "logs", "read-lines", "--view-id", "0" * 32)
     assert (gone.code, "there is no such log view" in gone.err) == (1, True)

@@ -71,7 +71,9 @@ def page(store: Store, source: str, *, cursor: int = 0, **fields: Any) -> list[l
     while True:
         answer = fetch(store, source, cursor=cursor, **fields)
         found += answer.entries
-        assert answer.shown == len(answer.entries)
+        assert answer.shown == len(
+            {(one.key, one.attempt_uid, one.source, one.number - (one.back or one.part)) for one in answer.entries}
+        )
         assert answer.cursor >= cursor
         if answer.cursor >= answer.last_seq:
             return found

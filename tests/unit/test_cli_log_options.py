@@ -336,6 +336,60 @@ def test_a_hit_in_one_part_gives_the_whole_line_once(world: World) -> None:
     assert [line.partition("| ")[2] for line in first.out.splitlines()] == ["start", "aaaneedleneedle too"]
 
 
+def test_a_long_line_counts_once_in_all_that_is_said(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three lines, of which the second has six parts with the other stream in between: two pages, each with some of them."""
+    monkeypatch.setattr("iris_core.cli.log_reader.PAGE_LINES", 4)
+    lines = world.client.cluster.lines
+    for number, text in enumerate(["first", *["a needle"] * 11, "last"]):
+        part = (number - 1) // 2 if 0 < number < 12 and number % 2 else -1
+        lines.append(
+            logs_pb2.StoredLine(
+                seq=number + 1, key="/u/j/0:0", epoch_ms=T0 + number, source="stderr" if part < 0 else "stdout",
+                data=text, number=number, attempt_uid="a", partial=0 <= part < 5, part=max(part, 0),
+                back=number - 1 if part > 0 else 0,
+            )
+        )  # fmt: skip
+
+    def answer(request: logs_pb2.FetchLogsRequest) -> logs_pb2.FetchLogsResponse:
+        found = world.client.cluster._read(request)
+        high = request.before or len(lines) + 1
+        whole = [line for line in lines[request.cursor : high - 1] if request.substring in line.data]
+        for count, some in (("shown", found.entries), ("matched", whole)):
+            heads = {(line.source, line.number - (line.back or line.part)) for line in some}
+            setattr(found, count, len(heads))
+        return found
+
+    world.client.answer("FetchLogs", answer)
+    # Of 13 entries six are parts of one line: eight lines in all, six with the needle.
+    for words, shown, total in (
+        (["--max-lines", "7"], 7, 8),
+        (["--max-lines", "7", "--no-tail"], 7, 8),
+        (["--substring", "needle", "--max-lines", "5"], 5, 6),
+        (["--substring", "needle", "--max-lines", "5", "--no-tail"], 5, 6),
+    ):
+        done = world.cli("job", "logs", "/u/j", *words)
+        assert len(done.out.splitlines()) == shown, done.out
+        assert f"{shown} of at least {total} matching lines" in done.err
+    assert world.cli("job", "logs", "/u/j", "--max-lines", "8").err == ""
+
+
+def test_a_line_that_ended_without_a_line_end_is_saved_without_one(world: World, tmp_path: Path) -> None:
+    for number, text in enumerate(["one", "two", "three"]):
+        world.client.cluster.lines.append(
+            logs_pb2.StoredLine(
+                seq=number + 1, key="/u/j/0:0", epoch_ms=T0 + number, source="stdout" if number else "stderr", data=text,
+                number=number, attempt_uid="a", unended=number != 1,
+            )
+        )  # fmt: skip
+    done = world.cli("job", "logs", "/u/j", "--save", str(tmp_path / "out"))
+    assert (tmp_path / "out").read_bytes() == b"one\ntwo\nthree"
+    assert "saved 3 lines (13 bytes)" in done.err
+    shown = world.cli("job", "logs", "/u/j")
+    assert [line.partition("| ")[2] for line in shown.out.split("\n")] == ["one", "two", "three", ""]
+    rows = [json.loads(line) for line in world.cli("job", "logs", "/u/j", "-o", "jsonl").out.splitlines()]
+    assert [row.get("unended", False) for row in rows] == [True, False, True]
+
+
 def test_the_scope_stays_that_of_the_command(world: World) -> None:
     world.cli("job", "logs", "/u/j", "-C", "2", "--no-children", "--level", "error")
     query = world.client.called("OpenLogView")[-1].query

@@ -50,6 +50,8 @@ def rows(number: int) -> pa.Table:
         "gap": [0] * count,
         "part": [0] * count,
         "seam": [None] * count,
+        "back": [None] * count,
+        "unended": [None] * count,
     }
     return pa.table([pa.array(columns[column.name], column.type) for column in SCHEMA], schema=SCHEMA)
 

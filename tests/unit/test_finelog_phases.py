@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import hypothesis.strategies as st
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from iris_controller.finelog import query as queries
 from iris_controller.finelog.catalog import LOG
+from iris_controller.finelog.loglines import LAYOUT, Rows
 from iris_controller.finelog.parts import NOTE, needs_more
 from iris_controller.finelog.reader import LINE_OVERHEAD
 from iris_controller.finelog.store import Store
@@ -47,6 +50,8 @@ ENTRY = st.fixed_dictionaries(
         "raw": st.binary(min_size=1, max_size=4),
         "partial": st.just(True),
         "part": st.integers(1, 2),
+        "back": st.integers(2, 3),
+        "unended": st.just(True),
         "seam": st.text("ab", min_size=1, max_size=4),
     },
 )
@@ -126,6 +131,7 @@ class Plain:
         ]
         told = logs_pb2.FetchLogsResponse(last_seq=last)
         lost = used = 0
+        heads: dict[tuple[str, str, str], int] = {}
         reason = ""
         edge = query.cursor + 1 if query.tail else max(query.cursor, high - 1)
         taken: list[Row] = []
@@ -136,7 +142,11 @@ class Plain:
                 if entry.partial and query.regex is not None and needs_more(query.regex.pattern):
                     told.notes[:] = [NOTE]
                 if content is None or content(entry):
-                    told.matched += 1
+                    stream, head = (row.key, row.attempt_uid, entry.source), entry.number - (entry.back or entry.part)
+                    is_plain = not (entry.part or entry.partial)
+                    told.matched += is_plain or heads.get(stream) != head
+                    if not is_plain:
+                        heads[stream] = head
                     size = len(entry.data.encode()) + len(entry.raw) + len(row.key) + LINE_OVERHEAD
                     if len(taken) == query.max_lines:
                         reason = f"{query.max_lines:,} lines were asked for"
@@ -145,9 +155,10 @@ class Plain:
                     if reason:
                         edge = row.seq + 1 if query.tail else row.seq - 1
                         if query.tail and bounds is None and content is None:
-                            told.matched += len(rows) - place - 1
+                            told.matched += sum(not one.entry.partial for one in rows[: len(rows) - place - 1])
                         break
                     taken.append(row)
+                    told.shown = told.matched
                     used += size
                     continue
             if entry.gap and query.holds_times(entry.epoch_ms, entry.epoch_ms):
@@ -158,12 +169,11 @@ class Plain:
             told.entries.add(
                 seq=row.seq, key=row.key, epoch_ms=one.epoch_ms, source=one.source, data=one.data, raw=one.raw,
                 level=one.level, attempt_uid=row.attempt_uid, number=one.number, partial=one.partial, gap=one.gap,
-                part=one.part,
+                part=one.part, back=one.back, unended=one.unended,
             )  # fmt: skip
         reasons = [reason] if reason else []
         if lost and query.filters_content:
             reasons.append(f"{lost:,} lines in between were lost before they were stored")
-        told.shown = len(taken)
         told.capped = bool(reasons)
         told.capped_reason = "; ".join(reasons)
         told.cursor = max(query.cursor, high - 1) if query.tail else edge
@@ -201,7 +211,15 @@ def some_entry(chance: random.Random) -> dict[str, Any]:
         "data": "".join(chance.choices("abü\0 ", k=chance.randint(0, 6))),
         "level": chance.choice([0, 1, 2, 3, 4, 5, 9]),
     }
-    for name, value in (("gap", 3), ("raw", b"\xff"), ("partial", True), ("part", 1), ("seam", "ab")):
+    for name, value in (
+        ("gap", 3),
+        ("raw", b"\xff"),
+        ("partial", True),
+        ("part", 1),
+        ("seam", "ab"),
+        ("unended", True),
+        ("back", 2),
+    ):
         if chance.random() < 0.08:
             fields[name] = value
     return fields
@@ -282,6 +300,100 @@ def live_through(groups: list[Any], asked: list[dict[str, Any]], split: int, *, 
         store = Store(folder, file_limit=file_limit)
         check("opened once more")
         store.close()
+
+
+def test_a_line_in_parts_counts_once_in_every_phase(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine lines: one of five parts between which another stream writes, and one of three; the oracle counts what was written."""
+    # No haste, so that time decides nothing.
+    monkeypatch.setattr("iris_controller.finelog.reader.MORE_SECONDS", 60.0)
+    store = Store(tmp_path, file_limit=400)
+    made = logs_pb2.LogBatch(producer="a", key="/u/j/0:0", attempt_uid="a", incarnation=1)
+    written = [
+        ("x", 0),
+        *[("a long needle", part) for part in range(5)],
+        ("y", 0),
+        *[("other needle", p) for p in range(3)],
+    ]
+    last = {"a long needle": 4, "other needle": 2}
+    for text, part in written:
+        number = len(made.entries)
+        made.entries.add(
+            number=number, epoch_ms=NOW_MS, source="stdout", data=text, part=part, partial=part < last.get(text, 0)
+        )
+        if text == "a long needle":
+            made.entries[-1].back = number - 1
+            made.entries.add(number=number + 1, epoch_ms=NOW_MS, source="stderr", data="a needle beside")
+    whole, total = len(made.entries), 9
+    for entry in made.entries:
+        one = logs_pb2.LogBatch(producer="a", key="/u/j/0:0", attempt_uid="a", incarnation=1)
+        one.entries.append(entry)
+        put(store, one)
+
+    def check() -> None:
+        for tail in (True, False):
+            every = fetch(store, "/u/j/0:0", tail=tail)
+            assert (len(every.entries), every.shown, every.matched, every.capped) == (whole, total, total, False)
+            found = fetch(store, "/u/j/0:0", tail=tail, substring="needle")
+            assert (len(found.entries), found.shown, found.matched) == (whole - 2, total - 2, total - 2)
+        for count in range(1, whole):
+            cut = fetch(store, "/u/j/0:0", tail=True, max_lines=count)
+            assert (cut.matched, cut.capped) == (total, True), count
+
+    check()
+    settle(store)
+    upkeep = Upkeep(store)
+    upkeep.convert()
+    check()
+    while upkeep.convert():
+        pass
+    assert store.catalog.segments(LOG)
+    check()
+    store.close()
+    store = Store(tmp_path, file_limit=400)
+    check()
+    store.close()
+
+
+def test_a_segment_of_an_earlier_release_is_read_and_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lacks the columns `back` and `unended`."""
+    store = Store(tmp_path / "store", file_limit=2000)
+    put(store, *[batch_of(number) for number in range(20)])
+    with monkeypatch.context() as patch:
+        for name in ("convert", "upkeep"):
+            module = importlib.import_module(f"iris_controller.finelog.{name}")
+            if hasattr(module, "LAYOUT"):
+                old = pa.schema([field for field in LAYOUT.schema if field.name not in ("back", "unended")])
+                patch.setattr(module, "LAYOUT", replace(LAYOUT, schema=old))
+        patch.setattr(Rows, "take", lambda self, take=Rows.take: take(self).drop_columns(["back", "unended"]))
+        store.roll()
+        put(store, batch_of(20))
+        settle(store)
+        upkeep = Upkeep(store, targets=(10**9, 10**9))
+        while upkeep.convert():
+            pass
+    segments = store.catalog.segments(LOG)
+    assert segments and "back" not in store.footers.get(segments[0]).schema.names
+    expected = [f"line {number}" for number in range(21)]
+    found = fetch(store, "/u/j/0:0", regex="line")
+    assert [line.data for line in found.entries] == expected and not any(line.unended for line in found.entries)
+    put(store, batch_of(21, unended=True))
+    store.roll()
+    put(store, batch_of(22))
+    settle(store)
+    upkeep = Upkeep(store, targets=(1, 10**9))
+    while upkeep.convert() or upkeep.compact():
+        pass
+    assert any("back" in store.footers.get(one).schema.names for one in store.catalog.segments(LOG))
+    found = fetch(store, "/u/j/0:0", regex="line")
+    assert [line.number for line in found.entries if line.unended] == [21] and found.shown == 23
+    store.close()
+
+
+def batch_of(number: int, **fields: Any) -> logs_pb2.LogBatch:
+    """One line."""
+    made = logs_pb2.LogBatch(producer="a", key="/u/j/0:0", attempt_uid="a", incarnation=1)
+    made.entries.add(number=number, epoch_ms=NOW_MS, source="stdout", data=f"line {number}", **fields)
+    return made
 
 
 def settle(store: Store) -> None:

@@ -214,7 +214,7 @@ def test_a_traceback_is_one_entry_with_what_it_was_chained_to(store: Store) -> N
     assert entries_of(lines := [line.line for line in lines_of(view_of(store, "/u/j/0:0"))]) == [
         -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, -1,
     ]  # fmt: skip
-    assert around(entries_of(lines), 3, 0) == set(range(1, 12))
+    assert around(lines, entries_of(lines), 3, 0) == set(range(1, 12))
     assert texts(view_of(store, "/u/j/0:0", regex="^ValueError", context=0)) == FAULT[1:12]
     assert texts(view_of(store, "/u/j/0:0", regex="^ValueError", context=1)) == FAULT[1:13]
     assert texts(view_of(store, "/u/j/0:0", regex="^ValueError")) == ["ValueError: bad"]
@@ -390,6 +390,48 @@ def test_context_stands_around_the_whole_of_a_long_line(store: Store) -> None:
     assert [line.is_context for line in found] == [True, *[False] * 8, True]
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    lines=st.lists(st.tuples(st.booleans(), st.integers(1, 5)), min_size=1, max_size=25),
+    context=st.integers(0, 4),
+    at_once=st.integers(1, 40),
+    stream=st.sampled_from(["stdout", "stderr"]),
+)
+def test_context_counts_lines_however_many_parts_the_neighbours_have(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[tuple[bool, int]], context: int, at_once: int, stream: str
+) -> None:
+    """Lines in parts, some of them hits; they come at once or so many entries at a time, which may end within a line."""
+    store = Store(tmp_path_factory.mktemp("store"))
+    made = logs_pb2.LogBatch(producer="p0", key="/u/j/0:0", attempt_uid="p0", incarnation=1)
+    line_of: list[int] = []
+    for place, (is_hit, count) in enumerate(lines):
+        for part in range(count):
+            made.entries.add(
+                number=len(line_of), epoch_ms=NOW_MS, source=stream, data="hit" if is_hit and not part else "line",
+                partial=part < count - 1, part=part,
+            )  # fmt: skip
+            line_of.append(place)
+    view: View | None = None
+    with pytest.MonkeyPatch.context() as patch:
+        # A window is short, so that it ends between the parts of a line.
+        patch.setattr("iris_controller.finelog.surroundings.NEAR_LINES", 1)
+        patch.setattr("iris_controller.finelog.surroundings.NEAR_WINDOW", 3)
+        for at in range(0, len(line_of), at_once):
+            some = logs_pb2.LogBatch(producer="p0", key="/u/j/0:0", attempt_uid="p0", incarnation=1)
+            some.entries.extend(made.entries[at : at + at_once])
+            put(store, some)
+            if view is None:
+                view = view_of(store, "/u/j/0:0", substring="hit", context=context)
+            else:
+                run(view.extend(1.0))
+    assert view is not None
+    wanted = dict(grep(["hit" if is_hit else "line" for is_hit, _ in lines], "hit", context))
+    found = [line.line.number for line in lines_of(view)]
+    assert found == [number for number, place in enumerate(line_of) if place in wanted]
+    assert view.hits == sum(is_hit for is_hit, _ in lines)
+    store.close()
+
+
 def test_a_match_across_two_parts_is_found_and_a_pattern_that_needs_more_is_said(store: Store) -> None:
     put(store, parts(b"x" * 9000 + b"nee", b"dle" + b"y" * 9000))
     assert len(view_of(store, "/u/j/0:0", substring="needle").numbers) == 1
@@ -434,6 +476,21 @@ def test_an_export_is_what_was_written_and_can_be_taken_up_again(
     assert data == b"".join(line + b"\n" for line in written)
     assert lines == len(written)
     store.close()
+
+
+@pytest.mark.parametrize("page", [1, 2, 50])
+def test_an_export_gives_a_line_without_a_line_end_one_only_before_another_line(store: Store, page: int) -> None:
+    made = parts(b"one", b" and a half", first=0)
+    made.entries[1].unended = True
+    end = parts(b"two", first=2, source="stderr")
+    end.entries[0].unended = True
+    put(store, made, end)
+    view = view_of(store, "/u/j/0:0")
+    data = b""
+    for first in range(0, 3, page):
+        exporter = Exporter(first, lines_of(view, first - 1, 1)[0] if first else None)
+        data += exporter.take(lines_of(view, first, page)).data
+    assert data == b"one and a half\ntwo"
 
 
 def test_an_export_says_what_is_lost(store: Store) -> None:
@@ -576,4 +633,5 @@ def test_several_logs_are_numbered_without_reading_a_text_in_the_same_order(
     fast = view_of(store, "/u/j", **fields)
     monkeypatch.undo()
     assert lines_of(fast) == expected
-    assert (fast.hits, fast.state().capped, fast.is_complete) == (2700, False, True)
+    # Of each long line two parts have a number, and it is one line.
+    assert (fast.hits, fast.state().capped, fast.is_complete) == (2700 - 15, False, True)

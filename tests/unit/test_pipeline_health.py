@@ -41,10 +41,10 @@ def test_whatever_is_no_longer_than_a_seam_is_found_in_some_part(
         found: list[Line] = []
         at = 0
         for cut in cuts:
-            found += map(parts.line, splitter.feed(text[at : at + cut].encode()))
-            found += map(parts.line, splitter.flush())
+            found += parts.lines(splitter.feed(text[at : at + cut].encode()), len(found))
+            found += parts.lines(splitter.flush(), len(found))
             at += cut
-        found += map(parts.line, splitter.feed(text[at:].encode() + b"\n"))
+        found += parts.lines(splitter.feed(text[at:].encode() + b"\n"), len(found))
     assert "".join(line.data for line in found) == text
     assert [line.part for line in found] == list(range(len(found)))
     assert [line.partial for line in found] == [True] * (len(found) - 1) + [False]
@@ -55,9 +55,8 @@ def test_whatever_is_no_longer_than_a_seam_is_found_in_some_part(
 
 def test_parts_have_the_level_of_their_line_and_the_next_line_begins_anew() -> None:
     parts = Parts("stderr")
-    first = parts.line(worker_lines.Piece(b"ERROR: it ", True))
-    second = parts.line(worker_lines.Piece(b"INFO broke", False))
-    third = parts.line(worker_lines.Piece(b"fine", False))
+    pieces = [worker_lines.Piece(b"ERROR: it ", True), worker_lines.Piece(b"INFO broke", False)]
+    first, second, third = parts.lines([*pieces, worker_lines.Piece(b"fine", False)], 0)
     assert (first.level, second.level, third.level) == (4, 4, 0)
     assert (second.part, second.seam, third.part, third.seam) == (1, "ERROR: it INFO broke", 0, "")
     stored = logs_pb2.LogBatch.FromString(entries([first, second, third], 0, 5)).entries

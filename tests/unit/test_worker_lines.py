@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iris_controller.worker.lines import PART_BYTES, LineSplitter, Piece, as_line
+from iris_controller.worker.batches import entries
+from iris_controller.worker.lines import PART_BYTES, LineSplitter, Parts, Piece, as_line
+from iris_core.wire.gen.iris.v1 import logs_pb2
 
 
 def split(chunks: list[bytes]) -> list[Piece]:
@@ -62,6 +64,30 @@ def test_a_flush_never_splits_a_character(text: str, size: int) -> None:
     out += splitter.finish()
     assert "".join(as_line("stdout", piece).data for piece in out) == text
     assert not any(as_line("stdout", piece).raw for piece in out)
+
+
+@given(chunked, st.lists(st.booleans(), min_size=12, max_size=12))
+def test_only_the_last_line_of_a_stream_can_have_no_line_end(chunks: list[bytes], flushes: list[bool]) -> None:
+    splitter = LineSplitter()
+    out: list[Piece] = []
+    for chunk, flush in zip(chunks, flushes, strict=False):
+        out += splitter.feed(chunk)
+        out += splitter.flush() if flush else []
+    out += splitter.finish()
+    assert b"".join(piece.data + b"\n" * (not piece.partial and not piece.unended) for piece in out) == b"".join(chunks)
+    assert not any(piece.unended for piece in out[:-1])
+
+
+def test_parts_tell_how_far_back_their_line_begins_whatever_other_streams_write() -> None:
+    out, err = Parts("stdout"), Parts("stderr")
+    lines = out.lines([Piece(b"a", True)], 7) + err.lines([Piece(b"x", False), Piece(b"y", False)], 8)
+    lines += out.lines([Piece(b"b", True), Piece(b"c", False), Piece(b"d", False, unended=True)], 10)
+    assert [(line.data, line.part, line.back) for line in lines] == [
+        ("a", 0, 0), ("x", 0, 0), ("y", 0, 0), ("b", 1, 3), ("c", 2, 4), ("d", 0, 0),
+    ]  # fmt: skip
+    stored = logs_pb2.LogBatch.FromString(entries(lines, 7, 1)).entries
+    assert [entry.number - (entry.back or entry.part) for entry in stored] == [7, 8, 9, 7, 7, 12]
+    assert [entry.unended for entry in stored] == [False] * 5 + [True]
 
 
 def test_a_long_line_comes_in_parts_and_memory_stays_bounded() -> None:

@@ -34,9 +34,11 @@ COLUMNS: Final = (
     ("gap", "UBIGINT", stats_pb2.COLUMN_TYPE_INT64),
     ("part", "UINTEGER", stats_pb2.COLUMN_TYPE_INT64),
     ("seam", "VARCHAR", stats_pb2.COLUMN_TYPE_STRING),
+    ("back", "UINTEGER", stats_pb2.COLUMN_TYPE_INT64),
+    ("unended", "BOOLEAN", stats_pb2.COLUMN_TYPE_BOOL),
 )
 """Name, the engine's type and the wire's. Those of the segments (`loglines`), which are too heavy to import for a listing."""
-_NULLABLE = frozenset({"raw", "seam"})
+_NULLABLE = frozenset({"raw", "seam", "back", "unended"})
 
 
 class LogTable:

@@ -26,7 +26,7 @@ from iris_core.wire.gen.iris.v1 import common_pb2 as iris_dot_v1_dot_common__pb2
 from iris_core.wire.gen.iris.v1 import pipeline_pb2 as iris_dot_v1_dot_pipeline__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12iris/v1/logs.proto\x12\x07iris.v1\x1a\x14iris/v1/common.proto\x1a\x16iris/v1/pipeline.proto\"\xb3\x01\n\x08LogEntry\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x10\n\x08\x65poch_ms\x18\x02 \x01(\x03\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\t\x12\x0b\n\x03raw\x18\x05 \x01(\x0c\x12 \n\x05level\x18\x06 \x01(\x0e\x32\x11.iris.v1.LogLevel\x12\x0f\n\x07partial\x18\x07 \x01(\x08\x12\x0b\n\x03gap\x18\x08 \x01(\x04\x12\x0c\n\x04part\x18\t \x01(\r\x12\x0c\n\x04seam\x18\n \x01(\t\"w\n\x08LogBatch\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x13\n\x0b\x61ttempt_uid\x18\x03 \x01(\t\x12\x13\n\x0bincarnation\x18\x04 \x01(\x03\x12\"\n\x07\x65ntries\x18\x05 \x03(\x0b\x32\x11.iris.v1.LogEntry\"5\n\x0cProducerMark\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\x13\n\x0bnext_number\x18\x02 \x01(\x04\"5\n\x0fPushLogsRequest\x12\"\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x11.iris.v1.LogBatch\"8\n\x10PushLogsResponse\x12$\n\x05marks\x18\x01 \x03(\x0b\x32\x15.iris.v1.ProducerMark\"\xe0\x02\n\x10\x46\x65tchLogsRequest\x12\x0e\n\x06source\x18\x01 \x01(\t\x12(\n\x0bmatch_scope\x18\x02 \x01(\x0e\x32\x13.iris.v1.MatchScope\x12\x10\n\x08since_ms\x18\x03 \x01(\x03\x12\x10\n\x08until_ms\x18\x04 \x01(\x03\x12\x0e\n\x06\x63ursor\x18\x05 \x01(\x04\x12\x11\n\tsubstring\x18\x06 \x01(\t\x12\r\n\x05regex\x18\x07 \x01(\t\x12\x11\n\tmax_lines\x18\x08 \x01(\x05\x12\x0c\n\x04tail\x18\t \x01(\x08\x12$\n\tmin_level\x18\n \x01(\x0e\x32\x11.iris.v1.LogLevel\x12\x17\n\x0fmin_incarnation\x18\x0b \x01(\x03\x12\x13\n\x0bno_children\x18\x0c \x01(\x08\x12\x0f\n\x07wait_ms\x18\r \x01(\x05\x12\x11\n\tproducers\x18\x0e \x03(\t\x12\x13\n\x0b\x61ttempt_uid\x18\x0f \x01(\t\x12\x0e\n\x06\x62\x65\x66ore\x18\x10 \x01(\x04\"\xea\x01\n\nStoredLine\x12\x0b\n\x03seq\x18\x01 \x01(\x04\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x10\n\x08\x65poch_ms\x18\x03 \x01(\x03\x12\x0e\n\x06source\x18\x04 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x05 \x01(\t\x12\x0b\n\x03raw\x18\x06 \x01(\x0c\x12 \n\x05level\x18\x07 \x01(\x0e\x32\x11.iris.v1.LogLevel\x12\x13\n\x0b\x61ttempt_uid\x18\x08 \x01(\t\x12\x12\n\nattempt_id\x18\t \x01(\x05\x12\x0e\n\x06number\x18\n \x01(\x04\x12\x0f\n\x07partial\x18\x0b \x01(\x08\x12\x0b\n\x03gap\x18\x0c \x01(\x04\x12\x0c\n\x04part\x18\r \x01(\r\"\x96\x02\n\x11\x46\x65tchLogsResponse\x12$\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x13.iris.v1.StoredLine\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\x04\x12\r\n\x05shown\x18\x03 \x01(\x03\x12\x0f\n\x07matched\x18\x04 \x01(\x03\x12\x0f\n\x07scanned\x18\x05 \x01(\x03\x12\x0e\n\x06\x63\x61pped\x18\x06 \x01(\x08\x12\x15\n\rcapped_reason\x18\x07 \x01(\t\x12$\n\x05marks\x18\x08 \x03(\x0b\x32\x15.iris.v1.ProducerMark\x12\x10\n\x08last_seq\x18\t \x01(\x04\x12\x10\n\x08\x66rom_seq\x18\n \x01(\x04\x12\r\n\x05notes\x18\x0b \x03(\t\x12\x1a\n\x12unshipped_since_ms\x18\x0c \x01(\x03\"\x86\x01\n\x12OpenLogViewRequest\x12(\n\x05query\x18\x01 \x01(\x0b\x32\x19.iris.v1.FetchLogsRequest\x12\x14\n\x07\x63ontext\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12$\n\x04\x61lso\x18\x03 \x03(\x0b\x32\x16.iris.v1.LogViewSourceB\n\n\x08_context\"I\n\rLogViewSource\x12\x0e\n\x06source\x18\x01 \x01(\t\x12(\n\x0bmatch_scope\x18\x02 \x01(\x0e\x32\x13.iris.v1.MatchScope\"]\n\x13OpenLogViewResponse\x12\x0f\n\x07view_id\x18\x01 \x01(\t\x12$\n\x05state\x18\x02 \x01(\x0b\x32\x15.iris.v1.LogViewState\x12\x0f\n\x07sources\x18\x03 \x01(\x05\"\xf3\x01\n\x0cLogViewState\x12\r\n\x05lines\x18\x01 \x01(\x03\x12\x0c\n\x04hits\x18\x02 \x01(\x03\x12\x0f\n\x07scanned\x18\x03 \x01(\x03\x12\x12\n\nscanned_to\x18\x04 \x01(\x04\x12\x10\n\x08last_seq\x18\x05 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x06 \x01(\x08\x12\x0e\n\x06\x63\x61pped\x18\x07 \x01(\x08\x12\x15\n\rcapped_reason\x18\x08 \x01(\t\x12\r\n\x05notes\x18\t \x03(\t\x12\x14\n\x0cmemory_bytes\x18\n \x01(\x03\x12\x15\n\rexpires_in_ms\x18\x0b \x01(\x03\x12\x1a\n\x12unshipped_since_ms\x18\x0c \x01(\x03\"o\n\x08ViewLine\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12!\n\x04line\x18\x02 \x01(\x0b\x32\x13.iris.v1.StoredLine\x12\x12\n\nis_context\x18\x03 \x01(\x08\x12\x0e\n\x06\x62reaks\x18\x04 \x01(\x08\x12\x0c\n\x04gone\x18\x05 \x01(\x08\"`\n\x10ReadLinesRequest\x12\x0f\n\x07view_id\x18\x01 \x01(\t\x12\r\n\x05\x66irst\x18\x02 \x01(\x03\x12\r\n\x05\x63ount\x18\x03 \x01(\x05\x12\x0e\n\x06\x61t_seq\x18\x04 \x01(\x04\x12\r\n\x05\x61t_ms\x18\x05 \x01(\x03\"g\n\x11ReadLinesResponse\x12 \n\x05lines\x18\x01 \x03(\x0b\x32\x11.iris.v1.ViewLine\x12$\n\x05state\x18\x02 \x01(\x0b\x32\x15.iris.v1.LogViewState\x12\n\n\x02\x61t\x18\x03 \x01(\x03\"\x8f\x01\n\x0f\x46indNextRequest\x12\x0f\n\x07view_id\x18\x01 \x01(\t\x12\r\n\x05regex\x18\x02 \x01(\t\x12\x11\n\tsubstring\x18\x03 \x01(\t\x12\x11\n\tfrom_line\x18\x04 \x01(\x03\x12\x10\n\x08\x62\x61\x63kward\x18\x05 \x01(\x08\x12$\n\tmin_level\x18\x06 \x01(\x0e\x32\x11.iris.v1.LogLevel\"\x89\x01\n\x10\x46indNextResponse\x12\r\n\x05\x66ound\x18\x01 \x01(\x08\x12\x0e\n\x06number\x18\x02 \x01(\x03\x12\x0f\n\x07ordinal\x18\x03 \x01(\x03\x12\r\n\x05total\x18\x04 \x01(\x03\x12\x10\n\x08\x63omplete\x18\x05 \x01(\x08\x12$\n\x05state\x18\x06 \x01(\x0b\x32\x15.iris.v1.LogViewState\"-\n\x0bTailRequest\x12\x0f\n\x07view_id\x18\x01 \x01(\t\x12\r\n\x05\x66irst\x18\x02 \x01(\x03\"V\n\x0cTailResponse\x12 \n\x05lines\x18\x01 \x03(\x0b\x32\x11.iris.v1.ViewLine\x12$\n\x05state\x18\x02 \x01(\x0b\x32\x15.iris.v1.LogViewState\"3\n\x11\x45xportLogsRequest\x12\x0f\n\x07view_id\x18\x01 \x01(\t\x12\r\n\x05\x66irst\x18\x02 \x01(\x03\"\x8c\x01\n\x12\x45xportLogsResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x11\n\tnext_line\x18\x02 \x01(\x03\x12\r\n\x05lines\x18\x03 \x01(\x03\x12\x12\n\nlost_lines\x18\x04 \x01(\x03\x12\x0c\n\x04\x64one\x18\x05 \x01(\x08\x12$\n\x05state\x18\x06 \x01(\x0b\x32\x15.iris.v1.LogViewState\"&\n\x13\x43loseLogViewRequest\x12\x0f\n\x07view_id\x18\x01 \x01(\t\"\x16\n\x14\x43loseLogViewResponse\"\x17\n\x15GetStoreHealthRequest\"=\n\x16GetStoreHealthResponse\x12#\n\x05store\x18\x01 \x01(\x0b\x32\x14.iris.v1.StoreHealth2\x80\x05\n\nLogService\x12?\n\x08PushLogs\x12\x18.iris.v1.PushLogsRequest\x1a\x19.iris.v1.PushLogsResponse\x12\x42\n\tFetchLogs\x12\x19.iris.v1.FetchLogsRequest\x1a\x1a.iris.v1.FetchLogsResponse\x12H\n\x0bOpenLogView\x12\x1b.iris.v1.OpenLogViewRequest\x1a\x1c.iris.v1.OpenLogViewResponse\x12\x42\n\tReadLines\x12\x19.iris.v1.ReadLinesRequest\x1a\x1a.iris.v1.ReadLinesResponse\x12?\n\x08\x46indNext\x12\x18.iris.v1.FindNextRequest\x1a\x19.iris.v1.FindNextResponse\x12\x35\n\x04Tail\x12\x14.iris.v1.TailRequest\x1a\x15.iris.v1.TailResponse0\x01\x12G\n\nExportLogs\x12\x1a.iris.v1.ExportLogsRequest\x1a\x1b.iris.v1.ExportLogsResponse0\x01\x12K\n\x0c\x43loseLogView\x12\x1c.iris.v1.CloseLogViewRequest\x1a\x1d.iris.v1.CloseLogViewResponse\x12Q\n\x0eGetStoreHealth\x12\x1e.iris.v1.GetStoreHealthRequest\x1a\x1f.iris.v1.GetStoreHealthResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12iris/v1/logs.proto\x12\x07iris.v1\x1a\x14iris/v1/common.proto\x1a\x16iris/v1/pipeline.proto\"\xd2\x01\n\x08LogEntry\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x10\n\x08\x65poch_ms\x18\x02 \x01(\x03\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\t\x12\x0b\n\x03raw\x18\x05 \x01(\x0c\x12 \n\x05level\x18\x06 \x01(\x0e\x32\x11.iris.v1.LogLevel\x12\x0f\n\x07partial\x18\x07 \x01(\x08\x12\x0b\n\x03gap\x18\x08 \x01(\x04\x12\x0c\n\x04part\x18\t \x01(\r\x12\x0c\n\x04seam\x18\n \x01(\t\x12\x0f\n\x07unended\x18\x0b \x01(\x08\x12\x0c\n\x04\x62\x61\x63k\x18\x0c \x01(\r\"w\n\x08LogBatch\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x13\n\x0b\x61ttempt_uid\x18\x03 \x01(\t\x12\x13\n\x0bincarnation\x18\x04 \x01(\x03\x12\"\n\x07\x65ntries\x18\x05 \x03(\x0b\x32\x11.iris.v1.LogEntry\"5\n\x0cProducerMark\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\x13\n\x0bnext_number\x18\x02 \x01(\x04\"5\n\x0fPushLogsRequest\x12\"\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x11.iris.v1.LogBatch\"8\n\x10PushLogsResponse\x12$\n\x05marks\x18\x01 \x03(\x0b\x32\x15.iris.v1.ProducerMark\"\xe0\x02\n\x10\x46\x65tchLogsRequest\x12\x0e\n\x06source\x18\x01 \x01(\t\x12(\n\x0bmatch_scope\x18\x02 \x01(\x0e\x32\x13.iris.v1.MatchScope\x12\x10\n\x08since_ms\x18\x03 \x01(\x03\x12\x10\n\x08until_ms\x18\x04 \x01(\x03\x12\x0e\n\x06\x63ursor\x18\x05 \x01(\x04\x12\x11\n\tsubstring\x18\x06 \x01(\t\x12\r\n\x05regex\x18\x07 \x01(\t\x12\x11\n\tmax_lines\x18\x08 \x01(\x05\x12\x0c\n\x04tail\x18\t \x01(\x08\x12$\n\tmin_level\x18\n \x01(\x0e\x32\x11.iris.v1.LogLevel\x12\x17\n\x0fmin_incarnation\x18\x0b \x01(\x03\x12\x13\n\x0bno_children\x18\x0c \x01(\x08\x12\x0f\n\x07wait_ms\x18\r \x01(\x05\x12\x11\n\tproducers\x18\x0e \x03(\t\x12\x13\n\x0b\x61ttempt_uid\x18\x0f \x01(\t\x12\x0e\n\x06\x62\x65\x66ore\x18\x10 \x01(\x04\"\x89\x02\n\nStoredLine\x12\x0b\n\x03seq\x18\x01 \x01(\x04\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x10\n\x08\x65poch_ms\x18\x03 \x01(\x03\x12\x0e\n\x06source\x18\x04 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x05 \x01(\t\x12\x0b\n\x03raw\x18\x06 \x01(\x0c\x12 \n\x05level\x18\x07 \x01(\x0e\x32\x11.iris.v1.LogLevel\x12\x13\n\x0b\x61ttempt_uid\x18\x08 \x01(\t\x12\x12\n\nattempt_id\x18\t \x01(\x05\x12\x0e\n\x06number\x18\n \x01(\x04\x12\x0f\n\x07partial\x18\x0b \x01(\x08\x12\x0b\n\x03gap\x18\x0c \x01(\x04\x12\x0c\n\x04part\x18\r \x01(\r\x12\x0f\n\x07unended\x18\x0e \x01(\x08\x12\x0c\n\x04\x62\x61\x63k\x18\x0f \x01(\r\"\x96\x02\n\x11\x46\x65tchLogsResponse\x12$\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x13.iris.v1.StoredLine\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\x04\x12\r\n\x05shown\x18\x03 \x01(\x03\x12\x0f\n\x07matched\x18\x04 \x01(\x03\x12\x0f\n\x07scanned\x18\x05 \x01(\x03\x12\x0e\n\x06\x63\x61pped\x18\x06 \x01(\x08\x12\x15\n\rcapped_reason\x18\x07 \x01(\t\x12$\n\x05marks\x18\x08 \x03(\x0b\x32\x15.iris.v1.ProducerMark\x12\x10\n\x08last_seq\x18\t \x01(\x04\x12\x10\n\x08\x66rom_seq\x18\n \x01(\x04\x12\r\n\x05notes\x18\x0b \x03(\t\x12\x1a\n\x12unshipped_since_ms\x18\x0c \x01(\x03\"\x86\x01\n\x12OpenLogViewRequest\x12(\n\x05query\x18\x01 \x01(\x0b\x32\x19.iris.v1.FetchLogsRequest\x12\x14\n\x07\x63ontext\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12$\n\x04\x61lso\x18\x03 \x03(\x0b\x32\x16.iris.v1.LogViewSourceB\n\n\x08_context\"I\n\rLogViewSource\x12\x0e\n\x06source\x18\x01 \x01(\t\x12(\n\x0bmatch_scope\x18\x02 \x01(\x0e\x32\x13.iris.v1.MatchScope\"]\n\x13OpenLogViewResponse\x12\x0f\n\x07view_id\x18\x01 \x01(\t\x12$\n\x05state\x18\x02 \x01(\x0b\x32\x15.iris.v1.LogViewState\x12\x0f\n\x07sources\x18\x03 \x01(\x05\"\xf3\x01\n\x0cLogViewState\x12\r\n\x05lines\x18\x01 \x01(\x03\x12\x0c\n\x04hits\x18\x02 \x01(\x03\x12\x0f\n\x07scanned\x18\x03 \x01(\x03\x12\x12\n\nscanned_to\x18\x04 \x01(\x04\x12\x10\n\x08last_seq\x18\x05 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x06 \x01(\x08\x12\x0e\n\x06\x63\x61pped\x18\x07 \x01(\x08\x12\x15\n\rcapped_reason\x18\x08 \x01(\t\x12\r\n\x05notes\x18\t \x03(\t\x12\x14\n\x0cmemory_bytes\x18\n \x01(\x03\x12\x15\n\rexpires_in_ms\x18\x0b \x01(\x03\x12\x1a\n\x12unshipped_since_ms\x18\x0c \x01(\x03\"o\n\x08ViewLine\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12!\n\x04line\x18\x02 \x01(\x0b\x32\x13.iris.v1.StoredLine\x12\x12\n\nis_context\x18\x03 \x01(\x08\x12\x0e\n\x06\x62reaks\x18\x04 \x01(\x08\x12\x0c\n\x04gone\x18\x05 \x01(\x08\"`\n\x10ReadLinesRequest\x12\x0f\n\x07view_id\x18\x01 \x01(\t\x12\r\n\x05\x66irst\x18\x02 \x01(\x03\x12\r\n\x05\x63ount\x18\x03 \x01(\x05\x12\x0e\n\x06\x61t_seq\x18\x04 \x01(\x04\x12\r\n\x05\x61t_ms\x18\x05 \x01(\x03\"g\n\x11ReadLinesResponse\x12 \n\x05lines\x18\x01 \x03(\x0b\x32\x11.iris.v1.ViewLine\x12$\n\x05state\x18\x02 \x01(\x0b\x32\x15.iris.v1.LogViewState\x12\n\n\x02\x61t\x18\x03 \x01(\x03\"\x8f\x01\n\x0f\x46indNextRequest\x12\x0f\n\x07view_id\x18\x01 \x01(\t\x12\r\n\x05regex\x18\x02 \x01(\t\x12\x11\n\tsubstring\x18\x03 \x01(\t\x12\x11\n\tfrom_line\x18\x04 \x01(\x03\x12\x10\n\x08\x62\x61\x63kward\x18\x05 \x01(\x08\x12$\n\tmin_level\x18\x06 \x01(\x0e\x32\x11.iris.v1.LogLevel\"\x89\x01\n\x10\x46indNextResponse\x12\r\n\x05\x66ound\x18\x01 \x01(\x08\x12\x0e\n\x06number\x18\x02 \x01(\x03\x12\x0f\n\x07ordinal\x18\x03 \x01(\x03\x12\r\n\x05total\x18\x04 \x01(\x03\x12\x10\n\x08\x63omplete\x18\x05 \x01(\x08\x12$\n\x05state\x18\x06 \x01(\x0b\x32\x15.iris.v1.LogViewState\"-\n\x0bTailRequest\x12\x0f\n\x07view_id\x18\x01 \x01(\t\x12\r\n\x05\x66irst\x18\x02 \x01(\x03\"V\n\x0cTailResponse\x12 \n\x05lines\x18\x01 \x03(\x0b\x32\x11.iris.v1.ViewLine\x12$\n\x05state\x18\x02 \x01(\x0b\x32\x15.iris.v1.LogViewState\"3\n\x11\x45xportLogsRequest\x12\x0f\n\x07view_id\x18\x01 \x01(\t\x12\r\n\x05\x66irst\x18\x02 \x01(\x03\"\x8c\x01\n\x12\x45xportLogsResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x11\n\tnext_line\x18\x02 \x01(\x03\x12\r\n\x05lines\x18\x03 \x01(\x03\x12\x12\n\nlost_lines\x18\x04 \x01(\x03\x12\x0c\n\x04\x64one\x18\x05 \x01(\x08\x12$\n\x05state\x18\x06 \x01(\x0b\x32\x15.iris.v1.LogViewState\"&\n\x13\x43loseLogViewRequest\x12\x0f\n\x07view_id\x18\x01 \x01(\t\"\x16\n\x14\x43loseLogViewResponse\"\x17\n\x15GetStoreHealthRequest\"=\n\x16GetStoreHealthResponse\x12#\n\x05store\x18\x01 \x01(\x0b\x32\x14.iris.v1.StoreHealth2\x80\x05\n\nLogService\x12?\n\x08PushLogs\x12\x18.iris.v1.PushLogsRequest\x1a\x19.iris.v1.PushLogsResponse\x12\x42\n\tFetchLogs\x12\x19.iris.v1.FetchLogsRequest\x1a\x1a.iris.v1.FetchLogsResponse\x12H\n\x0bOpenLogView\x12\x1b.iris.v1.OpenLogViewRequest\x1a\x1c.iris.v1.OpenLogViewResponse\x12\x42\n\tReadLines\x12\x19.iris.v1.ReadLinesRequest\x1a\x1a.iris.v1.ReadLinesResponse\x12?\n\x08\x46indNext\x12\x18.iris.v1.FindNextRequest\x1a\x19.iris.v1.FindNextResponse\x12\x35\n\x04Tail\x12\x14.iris.v1.TailRequest\x1a\x15.iris.v1.TailResponse0\x01\x12G\n\nExportLogs\x12\x1a.iris.v1.ExportLogsRequest\x1a\x1b.iris.v1.ExportLogsResponse0\x01\x12K\n\x0c\x43loseLogView\x12\x1c.iris.v1.CloseLogViewRequest\x1a\x1d.iris.v1.CloseLogViewResponse\x12Q\n\x0eGetStoreHealth\x12\x1e.iris.v1.GetStoreHealthRequest\x1a\x1f.iris.v1.GetStoreHealthResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,55 +34,55 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'iris.v1.logs_pb2', _globals
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_LOGENTRY']._serialized_start=78
-  _globals['_LOGENTRY']._serialized_end=257
-  _globals['_LOGBATCH']._serialized_start=259
-  _globals['_LOGBATCH']._serialized_end=378
-  _globals['_PRODUCERMARK']._serialized_start=380
-  _globals['_PRODUCERMARK']._serialized_end=433
-  _globals['_PUSHLOGSREQUEST']._serialized_start=435
-  _globals['_PUSHLOGSREQUEST']._serialized_end=488
-  _globals['_PUSHLOGSRESPONSE']._serialized_start=490
-  _globals['_PUSHLOGSRESPONSE']._serialized_end=546
-  _globals['_FETCHLOGSREQUEST']._serialized_start=549
-  _globals['_FETCHLOGSREQUEST']._serialized_end=901
-  _globals['_STOREDLINE']._serialized_start=904
-  _globals['_STOREDLINE']._serialized_end=1138
-  _globals['_FETCHLOGSRESPONSE']._serialized_start=1141
-  _globals['_FETCHLOGSRESPONSE']._serialized_end=1419
-  _globals['_OPENLOGVIEWREQUEST']._serialized_start=1422
-  _globals['_OPENLOGVIEWREQUEST']._serialized_end=1556
-  _globals['_LOGVIEWSOURCE']._serialized_start=1558
-  _globals['_LOGVIEWSOURCE']._serialized_end=1631
-  _globals['_OPENLOGVIEWRESPONSE']._serialized_start=1633
-  _globals['_OPENLOGVIEWRESPONSE']._serialized_end=1726
-  _globals['_LOGVIEWSTATE']._serialized_start=1729
-  _globals['_LOGVIEWSTATE']._serialized_end=1972
-  _globals['_VIEWLINE']._serialized_start=1974
-  _globals['_VIEWLINE']._serialized_end=2085
-  _globals['_READLINESREQUEST']._serialized_start=2087
-  _globals['_READLINESREQUEST']._serialized_end=2183
-  _globals['_READLINESRESPONSE']._serialized_start=2185
-  _globals['_READLINESRESPONSE']._serialized_end=2288
-  _globals['_FINDNEXTREQUEST']._serialized_start=2291
-  _globals['_FINDNEXTREQUEST']._serialized_end=2434
-  _globals['_FINDNEXTRESPONSE']._serialized_start=2437
-  _globals['_FINDNEXTRESPONSE']._serialized_end=2574
-  _globals['_TAILREQUEST']._serialized_start=2576
-  _globals['_TAILREQUEST']._serialized_end=2621
-  _globals['_TAILRESPONSE']._serialized_start=2623
-  _globals['_TAILRESPONSE']._serialized_end=2709
-  _globals['_EXPORTLOGSREQUEST']._serialized_start=2711
-  _globals['_EXPORTLOGSREQUEST']._serialized_end=2762
-  _globals['_EXPORTLOGSRESPONSE']._serialized_start=2765
-  _globals['_EXPORTLOGSRESPONSE']._serialized_end=2905
-  _globals['_CLOSELOGVIEWREQUEST']._serialized_start=2907
-  _globals['_CLOSELOGVIEWREQUEST']._serialized_end=2945
-  _globals['_CLOSELOGVIEWRESPONSE']._serialized_start=2947
-  _globals['_CLOSELOGVIEWRESPONSE']._serialized_end=2969
-  _globals['_GETSTOREHEALTHREQUEST']._serialized_start=2971
-  _globals['_GETSTOREHEALTHREQUEST']._serialized_end=2994
-  _globals['_GETSTOREHEALTHRESPONSE']._serialized_start=2996
-  _globals['_GETSTOREHEALTHRESPONSE']._serialized_end=3057
-  _globals['_LOGSERVICE']._serialized_start=3060
-  _globals['_LOGSERVICE']._serialized_end=3700
+  _globals['_LOGENTRY']._serialized_end=288
+  _globals['_LOGBATCH']._serialized_start=290
+  _globals['_LOGBATCH']._serialized_end=409
+  _globals['_PRODUCERMARK']._serialized_start=411
+  _globals['_PRODUCERMARK']._serialized_end=464
+  _globals['_PUSHLOGSREQUEST']._serialized_start=466
+  _globals['_PUSHLOGSREQUEST']._serialized_end=519
+  _globals['_PUSHLOGSRESPONSE']._serialized_start=521
+  _globals['_PUSHLOGSRESPONSE']._serialized_end=577
+  _globals['_FETCHLOGSREQUEST']._serialized_start=580
+  _globals['_FETCHLOGSREQUEST']._serialized_end=932
+  _globals['_STOREDLINE']._serialized_start=935
+  _globals['_STOREDLINE']._serialized_end=1200
+  _globals['_FETCHLOGSRESPONSE']._serialized_start=1203
+  _globals['_FETCHLOGSRESPONSE']._serialized_end=1481
+  _globals['_OPENLOGVIEWREQUEST']._serialized_start=1484
+  _globals['_OPENLOGVIEWREQUEST']._serialized_end=1618
+  _globals['_LOGVIEWSOURCE']._serialized_start=1620
+  _globals['_LOGVIEWSOURCE']._serialized_end=1693
+  _globals['_OPENLOGVIEWRESPONSE']._serialized_start=1695
+  _globals['_OPENLOGVIEWRESPONSE']._serialized_end=1788
+  _globals['_LOGVIEWSTATE']._serialized_start=1791
+  _globals['_LOGVIEWSTATE']._serialized_end=2034
+  _globals['_VIEWLINE']._serialized_start=2036
+  _globals['_VIEWLINE']._serialized_end=2147
+  _globals['_READLINESREQUEST']._serialized_start=2149
+  _globals['_READLINESREQUEST']._serialized_end=2245
+  _globals['_READLINESRESPONSE']._serialized_start=2247
+  _globals['_READLINESRESPONSE']._serialized_end=2350
+  _globals['_FINDNEXTREQUEST']._serialized_start=2353
+  _globals['_FINDNEXTREQUEST']._serialized_end=2496
+  _globals['_FINDNEXTRESPONSE']._serialized_start=2499
+  _globals['_FINDNEXTRESPONSE']._serialized_end=2636
+  _globals['_TAILREQUEST']._serialized_start=2638
+  _globals['_TAILREQUEST']._serialized_end=2683
+  _globals['_TAILRESPONSE']._serialized_start=2685
+  _globals['_TAILRESPONSE']._serialized_end=2771
+  _globals['_EXPORTLOGSREQUEST']._serialized_start=2773
+  _globals['_EXPORTLOGSREQUEST']._serialized_end=2824
+  _globals['_EXPORTLOGSRESPONSE']._serialized_start=2827
+  _globals['_EXPORTLOGSRESPONSE']._serialized_end=2967
+  _globals['_CLOSELOGVIEWREQUEST']._serialized_start=2969
+  _globals['_CLOSELOGVIEWREQUEST']._serialized_end=3007
+  _globals['_CLOSELOGVIEWRESPONSE']._serialized_start=3009
+  _globals['_CLOSELOGVIEWRESPONSE']._serialized_end=3031
+  _globals['_GETSTOREHEALTHREQUEST']._serialized_start=3033
+  _globals['_GETSTOREHEALTHREQUEST']._serialized_end=3056
+  _globals['_GETSTOREHEALTHRESPONSE']._serialized_start=3058
+  _globals['_GETSTOREHEALTHRESPONSE']._serialized_end=3119
+  _globals['_LOGSERVICE']._serialized_start=3122
+  _globals['_LOGSERVICE']._serialized_end=3762
 # @@protoc_insertion_point(module_scope)

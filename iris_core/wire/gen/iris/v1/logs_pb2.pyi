@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class LogEntry(_message.Message):
-    __slots__ = ("number", "epoch_ms", "source", "data", "raw", "level", "partial", "gap", "part", "seam")
+    __slots__ = ("number", "epoch_ms", "source", "data", "raw", "level", "partial", "gap", "part", "seam", "unended", "back")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_MS_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
@@ -20,6 +20,8 @@ class LogEntry(_message.Message):
     GAP_FIELD_NUMBER: _ClassVar[int]
     PART_FIELD_NUMBER: _ClassVar[int]
     SEAM_FIELD_NUMBER: _ClassVar[int]
+    UNENDED_FIELD_NUMBER: _ClassVar[int]
+    BACK_FIELD_NUMBER: _ClassVar[int]
     number: int
     epoch_ms: int
     source: str
@@ -30,7 +32,9 @@ class LogEntry(_message.Message):
     gap: int
     part: int
     seam: str
-    def __init__(self, number: _Optional[int] = ..., epoch_ms: _Optional[int] = ..., source: _Optional[str] = ..., data: _Optional[str] = ..., raw: _Optional[bytes] = ..., level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., partial: _Optional[bool] = ..., gap: _Optional[int] = ..., part: _Optional[int] = ..., seam: _Optional[str] = ...) -> None: ...
+    unended: bool
+    back: int
+    def __init__(self, number: _Optional[int] = ..., epoch_ms: _Optional[int] = ..., source: _Optional[str] = ..., data: _Optional[str] = ..., raw: _Optional[bytes] = ..., level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., partial: _Optional[bool] = ..., gap: _Optional[int] = ..., part: _Optional[int] = ..., seam: _Optional[str] = ..., unended: _Optional[bool] = ..., back: _Optional[int] = ...) -> None: ...
 
 class LogBatch(_message.Message):
     __slots__ = ("producer", "key", "attempt_uid", "incarnation", "entries")
@@ -103,7 +107,7 @@ class FetchLogsRequest(_message.Message):
     def __init__(self, source: _Optional[str] = ..., match_scope: _Optional[_Union[_common_pb2.MatchScope, str]] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., cursor: _Optional[int] = ..., substring: _Optional[str] = ..., regex: _Optional[str] = ..., max_lines: _Optional[int] = ..., tail: _Optional[bool] = ..., min_level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., min_incarnation: _Optional[int] = ..., no_children: _Optional[bool] = ..., wait_ms: _Optional[int] = ..., producers: _Optional[_Iterable[str]] = ..., attempt_uid: _Optional[str] = ..., before: _Optional[int] = ...) -> None: ...
 
 class StoredLine(_message.Message):
-    __slots__ = ("seq", "key", "epoch_ms", "source", "data", "raw", "level", "attempt_uid", "attempt_id", "number", "partial", "gap", "part")
+    __slots__ = ("seq", "key", "epoch_ms", "source", "data", "raw", "level", "attempt_uid", "attempt_id", "number", "partial", "gap", "part", "unended", "back")
     SEQ_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     EPOCH_MS_FIELD_NUMBER: _ClassVar[int]
@@ -117,6 +121,8 @@ class StoredLine(_message.Message):
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
     GAP_FIELD_NUMBER: _ClassVar[int]
     PART_FIELD_NUMBER: _ClassVar[int]
+    UNENDED_FIELD_NUMBER: _ClassVar[int]
+    BACK_FIELD_NUMBER: _ClassVar[int]
     seq: int
     key: str
     epoch_ms: int
@@ -130,7 +136,9 @@ class StoredLine(_message.Message):
     partial: bool
     gap: int
     part: int
-    def __init__(self, seq: _Optional[int] = ..., key: _Optional[str] = ..., epoch_ms: _Optional[int] = ..., source: _Optional[str] = ..., data: _Optional[str] = ..., raw: _Optional[bytes] = ..., level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., attempt_uid: _Optional[str] = ..., attempt_id: _Optional[int] = ..., number: _Optional[int] = ..., partial: _Optional[bool] = ..., gap: _Optional[int] = ..., part: _Optional[int] = ...) -> None: ...
+    unended: bool
+    back: int
+    def __init__(self, seq: _Optional[int] = ..., key: _Optional[str] = ..., epoch_ms: _Optional[int] = ..., source: _Optional[str] = ..., data: _Optional[str] = ..., raw: _Optional[bytes] = ..., level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., attempt_uid: _Optional[str] = ..., attempt_id: _Optional[int] = ..., number: _Optional[int] = ..., partial: _Optional[bool] = ..., gap: _Optional[int] = ..., part: _Optional[int] = ..., unended: _Optional[bool] = ..., back: _Optional[int] = ...) -> None: ...
 
 class FetchLogsResponse(_message.Message):
     __slots__ = ("entries", "cursor", "shown", "matched", "scanned", "capped", "capped_reason", "marks", "last_seq", "from_seq", "notes", "unshipped_since_ms")
