@@ -268,7 +268,7 @@ CAUSES = [
         pipeline_pb2.GetPipelineHealthResponse(
             workers=[pipeline_pb2.WorkerPipeline(worker_id="w0", attached=True, shipper=shipper(lag_ms=2500))]
         ),
-        "no logs yet: its lines are on the way, for 2.5 s",
+        "no logs yet: its lines are on the way, for 2.5s",
     ),
     (
         "running",
