@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from iris_tui.widgets.line import Painted
 
 MOST_TABS: Final = 7
+SLOW_S: Final = 5.0
+"""A read without an answer for so long is said to have none."""
 
 
 class PartText(TextView):
@@ -121,13 +123,20 @@ def polled_status(
 ) -> Status:
     """The state of a part that is read every so often; the words are as in `live_status`. While nobody answers it only ages."""
     session, link = screen.session, screen.link
+    waited_s = polled.waited_s(session.clock.monotonic())
+    silent = f"no answer for {format_age(int(waited_s * 1000))}" if waited_s > SLOW_S else ""
     if not polled.loaded:
         if polled.fault:
             return Status(State.ERROR, "", (f"The {what} cannot be read: {polled.fault}", "^r tries again now."))
-        return Status(State.LOADING, "", (f"Loading the {what} …",))
-    if polled.fault or not link.current:
+        more = (
+            (f"{silent[0].upper()}{silent[1:]}: who should give it is silent. It is asked again by itself.",)
+            if silent
+            else ()
+        )
+        return Status(State.LOADING, "", (f"Loading the {what} …", *more))
+    if polled.fault or silent or not link.current:
         age = format_age(max(session.clock.now_ms() - polled.read_at_ms, 0))
-        return Status(State.STALE, f"STALE {age}: {polled.fault or link.detail}")
+        return Status(State.STALE, f"STALE {age}: {polled.fault or silent or link.detail}")
     if empty:
         return Status(State.EMPTY, "", empty)
     return Status(State.PARTIAL, partial) if partial else Status(State.READY)

@@ -22,7 +22,6 @@ from screens.jobs_target import from_text, log_source
 if TYPE_CHECKING:
     from textual.widget import Widget
 
-    from iris_core.live.watch import LinkState
     from iris_tui.session import Session
 
 _SYSTEM = "/system/"
@@ -66,10 +65,6 @@ class LogsScreen(ConsoleScreen):
     def title_text(self) -> str:
         sources = self.subject.split()
         return f"logs of {one_line(sources[0])}" if len(sources) == 1 else f"{counted(len(sources), 'log')} merged"
-
-    @property
-    def link(self) -> LinkState:
-        return self.pane.view.state
 
     def flush(self) -> None:
         self.pane.flush()

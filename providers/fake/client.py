@@ -99,6 +99,8 @@ class FakeClient:
         self._failures: dict[str, list[IrisError]] = {}
         self._open = asyncio.Event()
         self._open.set()
+        self._silent: dict[str, asyncio.Event] = {}
+        """Set when a service that is silent speaks again."""
         self._written = asyncio.Event()
         self._answers: dict[str, Any] = {}
         self.views = FakeViews(self.lines, _matches)
@@ -180,13 +182,25 @@ class FakeClient:
         self._batches.clear()
         self._end_streams(ConnectFailed("connection reset by fake.invalid:10000"))
 
-    def freeze(self) -> None:
-        """Nothing is answered, nothing ends, as with a stopped process."""
-        self._open.clear()
+    def freeze(self, *services: str) -> None:
+        """Nothing is answered, nothing ends, as with a stopped process: of these services or calls (`LogService`, `ListProfiles`), else
+        of none at all."""
+        if services:
+            self._silent.update({service: asyncio.Event() for service in services})
+        else:
+            self._open.clear()
 
     def thaw(self) -> None:
         """What was asked meanwhile is answered now."""
         self._open.set()
+        for silent in self._silent.values():
+            silent.set()
+        self._silent.clear()
+
+    async def _answering(self, method: str) -> None:
+        await self._open.wait()
+        for silent in [self._silent[name] for name in method.split("/") if name in self._silent]:
+            await silent.wait()
 
     def fail(self, method: str, error: IrisError, *, times: int = 1) -> None:
         """The next calls of this method (`ListTasks`) fail."""
@@ -206,7 +220,7 @@ class FakeClient:
     async def call(self, method: str, request: Any, response: type[R], *, timeout_s: float = 30.0) -> R:
         headers = dict(headers_now())
         self.calls.append(Call(method, request, headers))
-        await self._open.wait()
+        await self._answering(method)
         name = method.rpartition("/")[2]
         if self._failure is not None:
             raise self._failure
@@ -229,7 +243,7 @@ class FakeClient:
 
     async def stream(self, method: str, request: Any, response: type[R]) -> AsyncIterator[R]:
         self.calls.append(Call(method, request))
-        await self._open.wait()
+        await self._answering(method)
         if self._failure is not None:
             raise self._failure
         if method == "LogService/ExportLogs":

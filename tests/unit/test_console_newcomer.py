@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from iris_core.model.errors import ModelError
+from iris_core.wire.gen.iris.v1 import profiles_pb2
 from iris_tui.commands import parse_command
 from iris_tui.gate import GateScreen
 from iris_tui.help import help_lines
 from providers.fake.clock import FakeClock
 from providers.fake.samples import sample, task
+from providers.fake.task_samples import answer
 from tests.unit.test_console_app import Rig, console
 
 
@@ -82,3 +84,32 @@ async def test_a_name_is_not_cut_beside_a_column_that_has_nothing_to_say() -> No
         await rig.until(lambda: "gke-" in body(rig) and worker not in body(rig))
         await rig.pilot.resize_terminal(120, 40)
         await rig.until(lambda: f" {worker} " in body(rig))
+
+
+# --- a log store that is silent -------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_while_only_the_log_store_is_silent_the_header_is_live_and_each_pane_says_so() -> None:
+    client = sample(FakeClock())
+    client.log("/ada/train-llama/0:0", "step 1")
+    answer(client, "ListProfiles", lambda _: profiles_pb2.ListProfilesResponse())
+    async with console(client) as rig:
+        client.freeze("LogService", "ListProfiles")
+        rig.app.run_command("logs /ada/train-llama")
+        await rig.until(lambda: "Loading the log" in rig.screen_text())
+        rig.clock.advance(7)
+        client.heartbeat()
+        await rig.until(lambda: "No answer for 7s: the log store is silent" in rig.screen_text())
+        await rig.until(lambda: rig.lines()[0].endswith("LIVE"))
+        rig.app.run_command("profiles")
+        await rig.until(lambda: "Loading the profiles" in rig.screen_text())
+        rig.clock.advance(7)
+        await rig.until(
+            lambda: "No answer for 7s" in rig.screen_text() and "asked again by itself" in rig.screen_text()
+        )
+        client.heartbeat()
+        client.thaw()
+        await rig.until(lambda: "No profiles are kept." in rig.screen_text())
+        await rig.keys("left_square_bracket")
+        await rig.until(lambda: "step 1" in rig.screen_text())
