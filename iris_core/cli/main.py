@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import click
 
     from iris_core.cli.session import Console, Opener, Session
+    from iris_core.live.clock import Clock
 
 __all__ = ["main", "root", "run"]
 
@@ -35,11 +36,12 @@ def run(
     alone: Callable[[Session], int] | None = None,
     opener: Opener | None = None,
     tree: click.Group | None = None,
+    clock: Clock | None = None,
 ) -> int:
     """Runs one command line and returns its exit code; nothing is raised.
 
     `console` opens the console on a cluster (`demo` on a terminal does). `alone` runs when no command is given;
-    without it that is a usage error. `opener` replaces the connection, for tests. `tree` is another program's commands.
+    without it that is a usage error. `opener` replaces the connection and `clock` that of a rollout's watch, for tests. `tree` is another program's commands.
     """
     try:
         from iris_core.cli import output
@@ -47,7 +49,9 @@ def run(
         from iris_core.cli.root import cli
         from iris_core.cli.session import Session
 
-        session = Session(program=program, argv=tuple(argv), console=console, alone=alone, opener=opener)
+        session = Session(
+            program=program, argv=tuple(argv), console=console, alone=alone, opener=opener, clock=clock
+        )  # fmt: skip
 
         commands = tree or cli
 

@@ -20,6 +20,10 @@ COMMANDS = {
     "attempt": Lazy(
         "iris_core.cli.attempt:attempt", "Look at single attempts of a task, named TASK:N, and force them to an end."
     ),
+    "rollout": Lazy(
+        "iris_core.cli.rollout:rollout",
+        "Ship one tree to several clusters, one after the other, each approved on its own.",
+    ),
     "user": Lazy("iris_core.cli.user:user", "Look at users, and set what they may spend."),
     "checkpoint": Lazy("iris_core.cli.checkpoints:checkpoint", "Look at what has been saved of a cluster's state."),
     "endpoints": Lazy("iris_core.cli.endpoints:endpoints", "Look at what tasks serve, and make links to it."),

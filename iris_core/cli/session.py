@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from iris_core.client.context import ClientContext
     from iris_core.connect import Target, Transport
     from iris_core.contracts import Client, R
+    from iris_core.live.clock import Clock
 
     Opener = Callable[[Target, Transport, Callable[[str], None]], Client]
     Console = Callable[[Target], int]
@@ -31,7 +32,8 @@ class Session:
 
     `program` is the name the operator typed, for hints, and `argv` the words behind it. `opener` replaces the
     connection, for tests. `console` opens the console on a cluster, None where there is none. `alone` is what a
-    command line without a command does, None = it is a usage error.
+    command line without a command does, None = it is a usage error. `clock` is that of a rollout's watch in tests: no
+    program sets it, and without it the machine's own runs.
     """
 
     def __init__(
@@ -42,12 +44,14 @@ class Session:
         opener: Opener | None = None,
         console: Console | None = None,
         alone: Callable[[Session], int] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.program = program
         self.argv = argv
         self.opener = opener
         self.console = console
         self.alone = alone
+        self.clock = clock
         self.cluster = ""
         self.config = ""
         self.controller_url = ""

@@ -65,6 +65,21 @@ def path_of(folder: Path, procedure_id: str) -> Path:
     return folder / f"{procedure_id}{SUFFIX}"
 
 
+def is_driven(path: Path) -> bool:
+    """Whether a process drives this procedure now. Raises IrisError: the file cannot be opened."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise IrisError(f"{path}: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def read(path: Path) -> list[Record]:
     """Every whole line, in order; a torn last one is left out.
 

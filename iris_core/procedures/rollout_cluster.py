@@ -49,6 +49,7 @@ ROLL_BACK: Final = "roll back"
 SMOKE_S: Final = 1_800.0
 SMOKE_POLL_S: Final = 10.0
 SMOKE_ARGV: Final = ("bash", "-c", "echo hello world")
+SMOKE_LINES: Final = 20
 UNLOCK: Final = "unlock"
 
 

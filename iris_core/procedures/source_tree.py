@@ -117,6 +117,11 @@ def freeze(folder: Path, *, upstream: str = "", fetch: bool = False) -> SourceTr
     )
 
 
+def has_remote(folder: Path, upstream: str) -> bool:
+    """Whether the repository knows the remote of `origin/main`. Raises UsageFailed, IrisError as `freeze`."""
+    return upstream.partition("/")[0] in _out(folder, "remote").split()
+
+
 def _compared(root: Path, base: str, upstream: str) -> tuple[int | None, int | None]:
     if not (base and upstream):
         return None, None
