@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -94,6 +93,8 @@ def run(words: argparse.Namespace) -> int:
 
 
 def _written(store: ObjectStore, words: argparse.Namespace) -> ObjectInfo:
+    import tempfile
+
     if words.size < 0:
         raise UsageFailed(f"--size {words.size} is no size")
     expected = words.generation if words.verb == "cas" else None

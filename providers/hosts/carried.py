@@ -40,8 +40,9 @@ sys.exit(main(sys.argv[1:]))
 """What the host's Python is given: it takes the modules from its standard input, and leaves the rest of that to the command."""
 
 FIND: Final = """\
-for p in {candidates}; do
-p=$(command -v "$p") && "$p" -c 'import sys;sys.exit(sys.version_info<{oldest})' 2>/dev/null && exec "$p" -I -c "$0" "$@"
+n={here}; p=$(command -v $n) && exec "$p" -I -c "$0" "$@"
+for n in {candidates}; do
+p=$(command -v $n) && "$p" -c 'import sys;sys.exit(sys.version_info<{oldest})' 2>/dev/null && exec "$p" -I -c "$0" "$@"
 done
 echo "Error: there is no Python {shown} or later on this host" >&2; echo "Hint: install one; python3 of its PATH is tried first" >&2; exit 127
 """
@@ -96,6 +97,7 @@ def command(*words: str) -> list[str]:
     """The remote command that runs `iris-controller WORDS`; its standard input begins with `package()`."""
     here = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     others = [f"python3.{minor}" for minor in range(OLDEST[1] + 3, OLDEST[1] - 1, -1)]
-    names = list(dict.fromkeys([here, "python3", *others]))
-    script = FIND.format(candidates=" ".join(names), oldest=OLDEST, shown=".".join(map(str, OLDEST)))
+    script = FIND.format(
+        here=here, candidates=" ".join(["python3", *others]), oldest=OLDEST, shown=".".join(map(str, OLDEST))
+    )
     return ["sh", "-c", script, LOADER, str(len(package())), *words]

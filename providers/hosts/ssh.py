@@ -95,10 +95,12 @@ class Ssh:
         *,
         say: Callable[[str], None] = lambda _: None,
         pause: Callable[[float], None] = time.sleep,
+        attempts: int = ATTEMPTS,
     ) -> None:
         self.host = host
         self._say = say
         self._pause = pause
+        self.attempts = attempts
         self._lock = threading.Lock()
         self._folder: Path | None = None
 
@@ -127,7 +129,7 @@ class Ssh:
         pause = FIRST_PAUSE_S
         begun = tried
         first = 2 if tried else 1
-        for attempt in range(first, ATTEMPTS + first):
+        for attempt in range(first, self.attempts + first):
             got = False
 
             def take(piece: bytes) -> None:
@@ -143,9 +145,9 @@ class Ssh:
             self.close()  # the connection that is shared may be the broken one
             begun = begun or run.begun
             failure = _failure(self.label, run, timeout_s, begun=begun)
-            if failure.final or got or attempt == ATTEMPTS + first - 1:
+            if failure.final or got or attempt == self.attempts + first - 1:
                 if attempt > first:
-                    failure.message += f" ({ATTEMPTS} attempts)"
+                    failure.message += f" ({self.attempts} attempts)"
                     failure.args = (failure.message,)
                 raise failure
             self._say(f"{failure.message}; trying again in {pause:g} s")

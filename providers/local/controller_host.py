@@ -7,7 +7,6 @@ log store outlive a stop; the next controller takes them over (DESIGN §7). Must
 from __future__ import annotations
 
 import contextlib
-import http.client
 import os
 import signal
 import subprocess
@@ -259,6 +258,8 @@ def _known(record: dict[str, Any]) -> Known | None:
 
 def _health(url: str) -> str:
     """Why that controller is not healthy, "" if it is."""
+    import http.client  # late: few who load this ask
+
     place = urlsplit(url)
     link = http.client.HTTPConnection(place.hostname or "", place.port, timeout=HEALTH_S)
     try:

@@ -14,8 +14,10 @@ import pytest
 
 from iris_core.contracts import GenerationMismatch, IrisError, ObjectMissing, ObjectStore, UsageFailed
 from providers.fake.objects import FakeStore
+from providers.hosts.objects import HostStore
 from providers.objects import open_store
 from tests.conftest import RequireService
+from tests.unit.hosts_world import World
 from tests.unit.object_servers import binary, gcs_server
 
 BIG = 20 << 20
@@ -31,17 +33,28 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=["file", "gs", "fake"])
+@pytest.fixture(params=["file", "gs", "fake", "host"])
 def store(
     request: pytest.FixtureRequest,
     tmp_path: Path,
     server: str,
     monkeypatch: pytest.MonkeyPatch,
     require_service: RequireService,
+) -> Iterator[ObjectStore]:
+    if request.param == "host":
+        world = World(tmp_path, monkeypatch)
+        yield HostStore(world.remote, f"file://{tmp_path}/root")
+        world.remote.close()
+    else:
+        yield _store(request.param, tmp_path, server, monkeypatch, require_service)
+
+
+def _store(
+    kind: str, tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch, require_service: RequireService
 ) -> ObjectStore:
-    if request.param == "fake":
+    if kind == "fake":
         return FakeStore()
-    if request.param == "file":
+    if kind == "file":
         return open_store(f"file://{tmp_path}/root")
     require_service(server, "fake-gcs-server is not installed")
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", server)
