@@ -43,11 +43,14 @@ def parser() -> Parser:
     serve.add_argument("--dry-run", action="store_true", help="look at a state: no dispatch, machines or checkpoints")
     restore = commands.add_parser(
         "restore",
-        help="put a checkpoint in the place of a stopped controller's database",
-        description="Put a checkpoint in the place of a stopped controller's database, which is kept beside it.",
+        help="put a checkpoint in the place of a stopped controller's database, or into an empty folder",
+        description="Put a checkpoint in the place of a stopped controller's database, which is kept beside it; or, with --to, into an"
+        " empty folder, as after moving the database aside by hand.",
     )
     restore.add_argument("checkpoint", metavar="CHECKPOINT", help="path or URL of its folder, or of a file in it")
-    restore.add_argument("--state-dir", metavar="DIR", required=True, help="local state of the controller")
+    where = restore.add_mutually_exclusive_group(required=True)
+    where.add_argument("--state-dir", metavar="DIR", help="local state of the controller")
+    where.add_argument("--to", metavar="DIR", help="a folder for the database, not there yet or empty")
     store_command.add_parser(commands)
     host = commands.add_parser("host", help="answer one request of a deployment from another machine")
     host.add_argument("request", metavar="NAME", help="what is asked; the rest of it comes as JSON on stdin")
@@ -124,6 +127,19 @@ def restore(checkpoint: str, state_dir: str) -> int:
     return 0
 
 
+def restore_to(checkpoint: str, folder: str) -> int:
+    """Puts a checkpoint's database into a folder that is empty or not there. Raises IrisError; nothing is left there then."""
+    from iris_controller.checkpoint.restore import find, unpack_into
+
+    candidate = find(checkpoint)
+    try:
+        made = unpack_into(candidate, Path(folder).expanduser().absolute())
+    except OSError as error:
+        raise IrisError(f"{folder}: {(error.strerror or str(error)).lower()}") from error
+    sys.stdout.write(f"restored checkpoint {candidate.label} to {made}\n")
+    return 0
+
+
 def main(argv: list[str] | None = None) -> int:
     """Exit codes: 0 stopped on request, 1 cannot start, 2 usage."""
     words = parser().parse_args(argv)
@@ -137,6 +153,8 @@ def main(argv: list[str] | None = None) -> int:
                 return host_command.relay(main)
             return host_command.run(words.request, sys.stdin.buffer, sys.stdout.write)
         if words.command == "restore":
+            if words.to is not None:
+                return restore_to(words.checkpoint, words.to)
             return restore(words.checkpoint, words.state_dir)
         return serve(
             words.config,

@@ -32,6 +32,7 @@ from iris_controller.checkpoint.layout import (
     read_manifest,
 )
 from iris_controller.checkpoint.snapshot import SnapshotFailed, standing_alone
+from iris_core.contracts import UsageFailed
 from providers.objects import open_store
 
 if TYPE_CHECKING:
@@ -303,6 +304,25 @@ def stage(candidate: Candidate, state_dir: Path, mark: str = "") -> Path:
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
         raise
+
+
+def unpack_into(candidate: Candidate, folder: Path) -> Path:
+    """Makes a folder that holds the checkpoint's database and nothing else; returns the file. One that has a database is left alone.
+
+    Raises UsageFailed: there is something already. Raises as `unpack` does; what was begun is gone then.
+    """
+    if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
+        raise UsageFailed(f"{folder} is there already, and not an empty folder", hint="move it aside, never delete it")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    scratch = folder / f".{DATABASE}.restoring"
+    try:
+        unpack(candidate, scratch)
+        scratch.rename(folder / DATABASE)
+        _sync(folder)
+    finally:
+        for leftover in folder.glob(f"{scratch.name}*"):
+            leftover.unlink()
+    return folder / DATABASE
 
 
 def mark_of(state_dir: Path) -> str:

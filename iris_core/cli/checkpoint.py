@@ -8,6 +8,7 @@ import click
 
 from iris_core.cli import output
 from iris_core.cli.options import Seconds, output_option
+from iris_core.contracts import UsageFailed
 
 if TYPE_CHECKING:
     from iris_core.cli.session import Session
@@ -22,24 +23,37 @@ if TYPE_CHECKING:
     metavar="S",
     help="Wait at most so long for it.",
 )
+@click.option(
+    "--stop", is_flag=True, help="And have it end: nothing is changed after this checkpoint, and nothing is lost."
+)
+@click.option(
+    "--confirm", metavar="CLUSTER", help="With --stop: the name of the cluster, instead of being asked for it."
+)
 @output_option("table", "json", "name")
 @click.pass_obj
-def checkpoint(session: Session, timeout: float, how: output.Format) -> None:
+def checkpoint(session: Session, timeout: float, stop: bool, confirm: str | None, how: output.Format) -> None:
     """Have the controller save its state now, and print where; admins only.
 
     It holds everything that was acknowledged before. Read it with --checkpoint, without a controller:
 
     \b
     iris-core --checkpoint gs://bucket/state/controller-state/1700000000000 job list
+
+    With --stop, the controller takes its last checkpoint and ends; its workers and their tasks go on until the next one takes them over.
+    If the checkpoint fails, it goes on as if nothing had been.
     """
     from iris_core.cli import describing
     from iris_core.model.quantities import format_size
     from iris_core.model.text import one_line
     from iris_core.wire.gen.iris.v1 import checkpoints_pb2 as pb
 
+    if stop:
+        _confirm(session, confirm)
+    elif confirm is not None:
+        raise UsageFailed("--confirm belongs to --stop: a checkpoint alone needs no confirmation")
     made = session.client.call(
         "ControllerService/BeginCheckpoint",
-        pb.BeginCheckpointRequest(),
+        pb.BeginCheckpointRequest(stop=stop),
         pb.BeginCheckpointResponse,
         timeout_s=timeout,
     )
@@ -56,3 +70,21 @@ def checkpoint(session: Session, timeout: float, how: output.Format) -> None:
             ("Workers", str(made.worker_count)),
         ]
         output.write("".join(f"{name + ':':<12}{one_line(value)}\n" for name, value in rows))
+    if stop:
+        session.diagnostics.note("the controller ends; cluster controller start starts it again")
+
+
+def _confirm(session: Session, given: str | None) -> None:
+    from iris_core.cli.confirming import confirmed
+    from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+
+    said = session.client.call(
+        "ControllerService/GetClusterStatus", pb.GetClusterStatusRequest(), pb.GetClusterStatusResponse
+    )
+    running = said.tasks_by_state.get("running", 0)
+    confirmed(
+        given,
+        said.cluster,
+        f"Stopping the controller of {said.cluster} after a checkpoint: {running} running tasks go on, nothing is scheduled and nobody"
+        " can submit until it is started again",
+    )

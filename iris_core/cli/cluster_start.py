@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from iris_core.cli.session import Session
 
+DEPLOYED_S: Final = 120.0
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 COMMANDS = {
     "serve": Lazy("iris_core.cli.cluster_start:serve", "Run the controller of a cluster file in the foreground."),
@@ -35,6 +36,9 @@ COMMANDS = {
     ),
     "status": Lazy(
         "iris_core.cli.controller_lifecycle:status", "Show what is deployed on this machine, and how it runs."
+    ),
+    "break-lock": Lazy(
+        "iris_core.cli.controller_lock:break_lock", "Free the lock that a dead restart or rollout left."
     ),
     "checkpoint": Lazy("iris_core.cli.checkpoint:checkpoint", "Have the controller save its state now."),
 }
@@ -66,22 +70,22 @@ def stop_on_signals() -> Iterator[StopRequest]:
 
 @click.command(short_help="Start a cluster on this machine and keep it until Ctrl-C.")
 @click.option("--local", is_flag=True, help="On this machine: a controller, a log store and workers.")
-@click.option("--fresh", is_flag=True, help="Move the state of the last one aside and start empty.")
-@click.option(
-    "--workers", type=click.IntRange(1, 64), default=2, show_default=True, metavar="N", help="How many workers."
-)
+@click.option("--fresh", is_flag=True, help="With --local: move the state of the last one aside and start empty.")
+@click.option("--workers", type=click.IntRange(1, 64), metavar="N", help="With --local: how many workers. Default: 2.")
 @click.pass_obj
-def start(session: Session, local: bool, fresh: bool, workers: int) -> int:
-    """Start a cluster on this machine, print its address, and keep it until Ctrl-C.
+def start(session: Session, local: bool, fresh: bool, workers: int | None) -> int:
+    """Start a cluster on this machine, print its address, and keep it until Ctrl-C; or one that is deployed.
 
-    Other shells reach it with --cluster=local. Its state outlives it. Ctrl-C ends its tasks, which get some seconds
+    With --local, other shells reach it with --cluster=local. Its state outlives it. Ctrl-C ends its tasks, which get some seconds
     to end by themselves; a second Ctrl-C does not wait.
+
+    Without, the controller that the cluster file deploys is started, as cluster controller start does, and it starts its workers.
     """
     if not local:
-        raise UsageFailed(
-            "this release starts clusters on this machine only",
-            hint="cluster start --local, or cluster controller start for one that is deployed here",
-        )
+        if fresh or workers is not None:
+            raise UsageFailed("--fresh and --workers are for --local alone", hint="cluster start --local")
+        return _deployed(session)
+    workers = workers or 2
     from iris_core.cli.beside import load
     from iris_core.config.places import local_cluster_dir
     from iris_core.connect.local import running_endpoint
@@ -96,6 +100,18 @@ def start(session: Session, local: bool, fresh: bool, workers: int) -> int:
     cluster = load("providers.local.cluster").EmbeddedCluster(state_dir, workers, note=say)
     with stop_on_signals() as request:
         return _keep(session, cluster, request, workers, state_dir)
+
+
+def _deployed(session: Session) -> int:
+    from iris_core.cli.controller_lifecycle import begin
+    from iris_core.cli.deployment import deployment
+
+    if not (session.config or session.cluster):
+        raise UsageFailed(
+            "which cluster is not said", hint="cluster start --local, or name one: --config FILE, --cluster NAME"
+        )
+    output.line(begin(session, deployment(session), DEPLOYED_S))
+    return 0
 
 
 def _keep(session: Session, cluster: Any, request: StopRequest, workers: int, state_dir: Path) -> int:

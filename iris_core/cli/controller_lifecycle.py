@@ -70,10 +70,50 @@ def begin(session: Session, found: Deployment, timeout_s: float) -> str:
         say_lines(session, error)
         found.host.stop()
         error.message += "; it was stopped"
+        if first:
+            error.message += f". This is the first deployment of {found.name}: there is nothing to return to"
+            error.hint = f"mend it, then: cluster controller start{f'. {error.hint}' if error.hint else ''}"
+        elif _phase(store) == "pending":
+            error.hint = "mend what keeps it from coming up, or go back: cluster controller restart --rollback"
         raise
     if first:
         _record_first(store, release)
+    else:
+        _see_through(session, store, release)
     return healthy.url
+
+
+def _phase(store: ObjectStore) -> str:
+    """What the record says, "" = nothing that can be read."""
+    from iris_core.procedures import record
+
+    try:
+        found = record.read(store).record
+    except IrisError:
+        return ""
+    return str(found.phase) if found is not None else ""
+
+
+def _see_through(session: Session, store: ObjectStore, release: str) -> None:
+    """Ends what a deployment left that came to no end: the release that runs is committed, or its rollback is done. Raises IrisError."""
+    from iris_core.cli.deployment import short
+    from iris_core.procedures import record
+
+    standing = record.read(store)
+    found = standing.record
+    if found is None or found.image != release:
+        return
+    if found.phase is record.Phase.ROLLBACK_REQUESTED:
+        raise IrisError(
+            f"release {short(release)} serves, and the rollback to it is not marked as done", hint="look at its log"
+        )
+    if found.phase is record.Phase.PENDING:
+        try:
+            record.write(store, record.committed(standing, release, _now_ms()), standing)
+        except IrisError as error:
+            session.diagnostics.warn(f"{error.message}; release {short(release)} commits itself within two minutes")
+            return
+        session.diagnostics.note(f"release {short(release)}, which was pending, is committed")
 
 
 def _wanted(session: Session, found: Deployment, store: ObjectStore) -> tuple[str, bool]:
@@ -89,11 +129,10 @@ def _wanted(session: Session, found: Deployment, store: ObjectStore) -> tuple[st
         for warning in tree.warnings():
             session.diagnostics.warn(warning)
         return found.built(tree, _now_ms(), session), True
-    if standing.phase not in (record.Phase.COMMITTED, record.Phase.ROLLED_BACK):
-        raise IrisError(
-            f"the deployment of {short(standing.image)} is {standing.phase}: it has to end first",
-            hint="go on with it: cluster controller restart --resume ID",
-        )
+    if standing.phase is record.Phase.PENDING:
+        session.diagnostics.note(f"the deployment of {short(standing.image)} came to no end: it is gone on with")
+    elif standing.phase is record.Phase.ROLLBACK_REQUESTED:
+        session.diagnostics.note(f"a rollback to {short(standing.image)} is asked for: it is gone on with")
     if not found.has(standing.image):
         tree = freeze(Path.cwd())
         if tree.id != standing.image:

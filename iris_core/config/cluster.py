@@ -32,6 +32,7 @@ from iris_core.config.task_outputs import TaskOutputsConfig, parse_task_outputs
 from iris_core.contracts import UsageFailed
 from iris_core.model.errors import did_you_mean, shown
 from iris_core.model.ids import check_component
+from iris_core.model.secret_reference import SecretReference, check_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -168,6 +169,8 @@ class ClusterConfig:
     task_outputs: TaskOutputsConfig = field(default_factory=TaskOutputsConfig)
     finelog: FinelogConfig = field(default_factory=FinelogConfig)
     images: NamedImages = field(default_factory=NamedImages)
+    secrets: tuple[SecretReference, ...] = ()
+    """What the file refers to; a controller that is deployed needs them."""
     unused: tuple[str, ...] = ()
     """Sections that are valid and that this release does not act on."""
 
@@ -314,6 +317,9 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
         else TaskOutputsConfig(),
         finelog=finelog,
         images=parse_images(controller, worker, _section(top, "kubernetes_provider", None)),
+        secrets=(SecretReference("auth.signing_key", _references(auth["signing_key"])),)
+        if "signing_key" in auth and not auth["signing_key"].is_nothing
+        else (),
         unused=tuple(
             sorted(word for word in top if word in ("peers", "backends", "provisioning") and not top[word].is_nothing)
         )
@@ -337,6 +343,13 @@ def _runs_on(section: Value | None, controller: Mapping[str, Value], platform: s
 
 def _list(parent: Mapping[str, Value], name: str) -> list[Value]:
     return parent[name].items() if name in parent else []
+
+
+def _references(value: Value) -> tuple[str, ...]:
+    listed = value.items() if isinstance(value.data, list) else [value]
+    if not listed:
+        raise value.wrong("the list is empty", hint="name where the secret is")
+    return tuple(item.parsed(check_reference) for item in listed)
 
 
 def _label_prefix(value: Value) -> str:

@@ -52,7 +52,7 @@ class LockHeld(IrisError):
         assert state.holder is not None
         super().__init__(
             f"this cluster is being changed: {state.holder.words(now_ms)}",
-            hint="wait for it; if that procedure is dead, resume it, or break the lock with `rollout break-lock`",
+            hint="wait for it; if that procedure is dead, resume it, or break the lock: cluster controller break-lock",
         )
         self.state = state
 

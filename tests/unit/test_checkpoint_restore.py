@@ -319,6 +319,29 @@ def test_a_checkpoint_is_put_in_place_by_hand(
     assert capsys.readouterr().err.startswith("Error: Checkpoint not found")
 
 
+def test_a_checkpoint_is_put_into_an_empty_folder_and_into_no_other(
+    world: tuple[FakeStore, StateDir, StateDir], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from iris_controller.main import main
+    from providers.objects import open_store
+
+    _, state, _ = world
+    checkpoint(state, open_store(f"file://{tmp_path}/r"), T0 + 3000)
+    named = f"file://{tmp_path}/r/controller-state/{T0 + 3000}"
+    folder = tmp_path / "made" / "db"
+    assert main(["restore", named, "--to", str(folder)]) == 0
+    assert table_hashes(folder / DATABASE) == table_hashes(state.database)
+    assert [path.name for path in folder.iterdir()] == [DATABASE]
+    assert main(["restore", named, "--to", str(folder)]) == 2
+    assert "is there already" in capsys.readouterr().err and job_count(folder / DATABASE) == 20
+    torn = tmp_path / "torn.sqlite3.zst"
+    torn.write_bytes(zstandard.compress(state.database.read_bytes())[:-9])
+    assert main(["restore", str(torn), "--to", str(tmp_path / "other-db")]) == 1
+    assert list((tmp_path / "other-db").iterdir()) == [], "nothing is left of one that is damaged"
+    with pytest.raises(SystemExit):
+        main(["restore", named, "--to", str(folder), "--state-dir", str(tmp_path)])
+
+
 def record(store: FakeStore, **values: object) -> None:
     store.put("rollout-record.json", json.dumps({"image": "a", "more": [1], "updated_at_ms": 1, **values}).encode())
 

@@ -10,6 +10,7 @@ import pytest
 from iris_core.procedures import lock, record
 from iris_core.procedures.lock import Holder
 from iris_core.procedures.record import Phase, RolloutRecord
+from iris_core.wire.gen.iris.v1 import checkpoints_pb2, controller_pb2
 from providers.objects import open_store
 from tests.unit.cli_world import Done, World
 
@@ -102,10 +103,95 @@ def test_start_ships_nothing_while_a_deployment_is_under_way(lab: Lab) -> None:
     assert done.code == 1 and "ada on desk holds it" in done.err
     lock.release(lab.store, "p1")
     standing = record.read(lab.store)
-    standing = record.write(lab.store, RolloutRecord(Phase.PENDING, "0123456789abcdef"), standing)
-    done = lab.controller("start")
-    assert done.code == 1 and "the deployment of 0123456789ab is pending" in done.err
-    assert not (lab.folder / "state").exists()
+    for phase, words in (
+        (Phase.PENDING, "came to no end"),
+        (Phase.ROLLBACK_REQUESTED, "a rollback to 0123456789ab is asked for"),
+    ):
+        standing = record.write(lab.store, RolloutRecord(phase, "0123456789abcdef"), standing)
+        done = lab.controller("start")
+        assert done.code == 1 and words in done.err, "what was under way is gone on with, and nothing else"
+        assert "0123456789ab, which is deployed, is not on this machine" in done.err
+    assert not (lab.folder / "state" / "controller.json").exists()
+
+
+def test_a_rollback_says_that_there_is_nothing_to_go_back_to(lab: Lab) -> None:
+    done = lab.controller("restart", "--rollback")
+    assert done.code == 2 and "rolling back the controller of lab" in done.err and "--confirm lab" in done.err
+    done = lab.controller("restart", "--rollback", "--skip-checkpoint", "--confirm", "lab")
+    assert done.code == 2 and "leave --skip-checkpoint out" in done.err
+    for made in (None, RolloutRecord(Phase.COMMITTED, "b" * 40), RolloutRecord(Phase.ROLLED_BACK, "a" * 40)):
+        if made is not None:
+            record.write(lab.store, made, record.read(lab.store))
+        done = lab.controller("restart", "--rollback", "--confirm", "lab")
+        assert done.code == 1 and "there is no deployment to roll back to" in done.out, done
+        assert "next: deploy the release that is wanted" in done.err
+        assert record.read(lab.store).record == made and lock.read(lab.store).holder is None
+
+
+def test_a_missing_secret_is_named_and_never_shown_before_anything_is_written(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = lab.file.read_text()
+    monkeypatch.setenv("IRIS_SOME_KEY", "")
+    key = lab.folder / "key.pem"
+    key.write_text("CANARY")
+    key.chmod(0o644)
+    lab.write(plain + f"auth: {{signing_key: [env:IRIS_SOME_KEY, 'file:{key}']}}\n")
+    done = lab.controller("restart", "--confirm", "lab")
+    assert done.code == 1 and "auth.signing_key: the environment has no IRIS_SOME_KEY" in done.out
+    assert f"{key} can be read by others" in done.out and "CANARY" not in done.out + done.err
+    assert not (lab.folder / "remote").exists() and not (lab.folder / "state").exists()
+    key.chmod(0o600)
+    done = lab.controller("restart", "--confirm", "lab")
+    assert "no controller of lab runs" in done.out, "the first of the list that can be had counts"
+    lab.write(plain + "auth: {signing_key: CANARY}\n")
+    done = lab.controller("restart", "--confirm", "lab")
+    assert done.code == 2 and "no reference to a secret" in done.err and "CANARY" not in done.out + done.err
+
+
+def test_a_lock_is_broken_by_its_name_once_it_was_shown(lab: Lab) -> None:
+    done = lab.controller("break-lock", "--confirm", "lab")
+    assert done.code == 0 and "nobody holds the lock of lab" in done.out
+    lock.acquire(lab.store, Holder("restart-7", "ada", "desk", 1))
+    record.write(lab.store, RolloutRecord(Phase.PENDING, "b" * 40, "a" * 40), record.read(lab.store))
+    done = lab.controller("break-lock")
+    assert done.code == 2 and "--confirm lab" in done.err
+    shown = lab.controller("break-lock", "--dry-run")
+    assert shown.code == 0 and "ada on desk holds it for" in shown.err and "restart-7" in shown.err
+    assert "the record says pending of bbbbbbbbbbbb" in shown.err
+    token = shown.err.partition("--approve break-lock=")[2].split()[0]
+    assert lab.controller("break-lock", "--confirm", "lap").code == 2
+    assert lock.read(lab.store).holder is not None
+    # It has changed hands since it was shown: the token is for another question.
+    lock.release(lab.store, "restart-7")
+    lock.acquire(lab.store, Holder("restart-8", "bob", "tower", 1))
+    done = lab.controller("break-lock", "--approve", f"break-lock={token}")
+    assert done.code == 1 and lock.read(lab.store).holder is not None
+    done = lab.controller("break-lock", "--confirm", "lab")
+    assert done.code == 0 and "the lock of lab is free; it was held by restart-8" in done.out
+    assert lock.read(lab.store).holder is None and lock.read(lab.store).generation, "overwritten, never deleted"
+
+
+def test_cluster_start_starts_what_is_deployed(lab: Lab) -> None:
+    done = lab.cli("cluster", "start", "--workers", "2", selector=f"--config={lab.file}")
+    assert done.code == 2 and "for --local alone" in done.err
+    lock.acquire(lab.store, Holder("p1", "ada", "desk", 1))
+    done = lab.cli("cluster", "start", selector=f"--config={lab.file}")
+    assert done.code == 1 and "ada on desk holds it" in done.err and "cluster controller break-lock" in done.err
+    assert "cluster start --local" in lab.cli("cluster", "start").err
+
+
+def test_a_last_checkpoint_is_confirmed_by_name(lab: Lab) -> None:
+    running = controller_pb2.GetClusterStatusResponse(cluster="lab", tasks_by_state={"running": 3})
+    lab.client.answer("GetClusterStatus", running)
+    lab.client.answer("BeginCheckpoint", checkpoints_pb2.BeginCheckpointResponse(checkpoint_path="gs://b/7"))
+    done = lab.cli("cluster", "controller", "checkpoint", "--stop")
+    assert done.code == 2 and "3 running tasks go on" in done.err and not lab.client.called("BeginCheckpoint")
+    done = lab.cli("cluster", "controller", "checkpoint", "--confirm", "lab")
+    assert done.code == 2 and "belongs to --stop" in done.err
+    done = lab.cli("cluster", "controller", "checkpoint", "--stop", "--confirm", "lab")
+    assert done.code == 0 and "gs://b/7" in done.out and "cluster controller start starts it again" in done.err
+    assert [asked.stop for asked in lab.client.called("BeginCheckpoint")] == [True]
 
 
 def test_status_shows_record_and_lock_also_while_nothing_runs(lab: Lab) -> None:

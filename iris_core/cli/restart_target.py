@@ -1,0 +1,143 @@
+"""What a restart or a rollback of a deployment works on, put together: its host, its store, and what its running controller is asked.
+
+Command line, rollout and console use this one. Must never decide in which order anything is done.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import socket
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from iris_core.contracts import IrisError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from iris_core.cli.deployment import Deployment
+    from iris_core.cli.session import Session
+    from iris_core.contracts import ObjectStore
+    from iris_core.procedures.source_tree import SourceTree
+    from iris_core.procedures.target import Lost, Saved, Target
+
+ANSWER_S: Final = 20.0
+QUERY_S: Final = 60.0
+SHOWN_JOBS: Final = 5
+_CHANGED: Final = (
+    "SELECT job_id, submitted_at_ms > {at} AS made FROM jobs WHERE submitted_at_ms > {at} OR started_at_ms > {at}"
+    " OR finished_at_ms > {at} OR job_id IN (SELECT job_id FROM tasks WHERE task_id IN (SELECT task_id FROM task_attempts"
+    " WHERE created_at_ms > {at} OR started_at_ms > {at} OR finished_at_ms > {at}))"
+)
+"""Jobs that were made or changed after a moment."""
+
+
+def target_of(
+    session: Session,
+    found: Deployment,
+    store: ObjectStore,
+    procedure: str,
+    account: str,
+    tree: Callable[[], SourceTree],
+) -> Target:
+    """What a restart of this deployment works on; `procedure` holds the lock, `tree` freezes what is shipped."""
+    from iris_core.auth.secret_references import require
+    from iris_core.procedures.lock import Holder
+    from iris_core.procedures.target import Target
+    from iris_core.wire.gen.iris.v1 import checkpoints_pb2, controller_pb2
+
+    def running() -> dict[str, int]:
+        said = session.client.call(
+            "ControllerService/GetClusterStatus",
+            controller_pb2.GetClusterStatusRequest(),
+            controller_pb2.GetClusterStatusResponse,
+            timeout_s=ANSWER_S,
+        )
+        return dict(said.tasks_by_state)
+
+    def checkpoint(stop: bool, timeout_s: float) -> str:
+        made = session.client.call(
+            "ControllerService/BeginCheckpoint",
+            checkpoints_pb2.BeginCheckpointRequest(stop=stop),
+            checkpoints_pb2.BeginCheckpointResponse,
+            timeout_s=timeout_s,
+        )
+        return made.checkpoint_path
+
+    return Target(
+        name=found.name,
+        host=found.host,
+        store=store,
+        holder=Holder(procedure, account, socket.gethostname(), now_ms()),
+        now_ms=now_ms,
+        freeze=tree,
+        build=lambda tree: found.built(tree, now_ms(), session),
+        schema=found.host.schema,
+        running=running,
+        checkpoint=checkpoint,
+        restore_hint=found.restore_hint,
+        command=shlex.join([session.program, *session.argv]),
+        secrets=lambda: require(found.config.secrets),
+        newest=lambda: newest(store),
+        saved=lambda path: saved(store, path),
+        lost=lambda path: lost(session, saved(store, path)),
+    )
+
+
+def now_ms() -> int:
+    """Epoch ms."""
+    return time.time_ns() // 1_000_000
+
+
+def newest(store: ObjectStore) -> Saved | None:
+    """The newest valid checkpoint of a remote state dir. Raises IrisError."""
+    from iris_core.cli.beside import load
+    from iris_core.procedures.target import Saved
+
+    skipped: list[str] = []
+    for found in load("iris_controller.checkpoint.restore").newest_first(store, skipped):
+        return Saved(found.label, found.epoch_ms, found.manifest.schema)
+    return None
+
+
+def saved(store: ObjectStore, path: str) -> Saved:
+    """The checkpoint of that path in a remote state dir, whole by its manifest. Raises IrisError: it is not there, or not whole."""
+    from iris_core.cli.beside import load
+    from iris_core.procedures.target import Saved
+
+    skipped: list[str] = []
+    restore: Any = load("iris_controller.checkpoint.restore")
+    epoch = path.rpartition("/")[2]
+    for found in restore.newest_first(store, skipped):
+        if str(found.epoch_ms) == epoch:
+            return Saved(path, found.epoch_ms, found.manifest.schema)
+    why = [line for line in skipped if line.startswith(f"checkpoint {epoch}:")]
+    raise IrisError(
+        f"the checkpoint {path} cannot be used: {why[0] if why else 'it is not there'}",
+        hint="checkpoint list shows what there is",
+    )
+
+
+def lost(session: Session, at: Saved) -> Lost:
+    """What going back to a checkpoint drops, as the running controller's database says. Raises IrisError."""
+    from iris_core.procedures.target import Lost
+
+    changed = _CHANGED.format(at=int(at.epoch_ms))
+    (made, older), *_ = _rows(
+        session, f"SELECT COALESCE(SUM(made), 0), COALESCE(SUM(1 - made), 0) FROM ({changed}) AS changed"
+    )
+    named = _rows(session, f"SELECT job_id FROM ({changed}) AS changed ORDER BY made DESC, job_id LIMIT {SHOWN_JOBS}")
+    return Lost(int(made), int(older), tuple(str(row[0]) for row in named))
+
+
+def _rows(session: Session, sql: str) -> list[list[Any]]:
+    from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+
+    answer = session.client.call(
+        "ControllerService/ExecuteRawQuery",
+        pb.ExecuteRawQueryRequest(sql=sql),
+        pb.ExecuteRawQueryResponse,
+        timeout_s=QUERY_S,
+    )
+    return [json.loads(row) for row in answer.rows]
