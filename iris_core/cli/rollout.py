@@ -110,9 +110,9 @@ async def _preflight(session: Session, wanted: Scope, shipping: Shipping, how: o
     from iris_core.procedures import rollout_checks
     from iris_core.procedures.rollout import as_value
 
-    def say(text: str) -> None:
+    def say(text: str, indent: str = "") -> None:
         if how == "table":
-            output.line(one_line(text))
+            output.line(indent + one_line(text))
 
     made = rollout_fleet.fleet(
         session, wanted, shipping, Path.cwd(), SystemClock(), procedure="", account="", owner="", checkpoint_timeout_s=0
@@ -122,22 +122,22 @@ async def _preflight(session: Session, wanted: Scope, shipping: Shipping, how: o
     for site in made.sites:
 
         def report(check: dict[str, Any], name: str = site.name) -> None:
-            say(f"{'PASS' if check['ok'] else 'FAIL'}  {name}: {check['what']}: {check['detail']}")
+            say(f"{'PASS' if check['ok'] else 'FAIL'} {name}: {check['what']}: {check['detail']}")
             if not check["ok"]:
-                say(f"      needed because {check['why']}")
+                say(f"needed because {check['why']}", "     ")
 
         needs = (*rollout_checks.of_controller(site.target(tree)), *site.checks)
         found["clusters"].append({"name": site.name, "checks": await rollout_checks.run(needs, report)})
     say(f"tree {tree.id}, {tree.branch}, {tree.base[:12] or 'no commit'} {tree.subject}")
     for warning in tree.warnings():
-        say(f"WARN  {warning}")
+        say(f"WARN {warning}")
     if shipping.checks_command:
         tested = found["checks"] = await rollout_checks.test_tree(tree, shipping.checks_command)
         say(
-            f"{'PASS' if tested['exit'] == 0 else 'FAIL'}  the checks: exit code {tested['exit']} after {tested['seconds']:g} s"
+            f"{'PASS' if tested['exit'] == 0 else 'FAIL'} the checks: exit code {tested['exit']} after {tested['seconds']:g} s"
         )
         for line in tested["lines"] if tested["exit"] else ():
-            say(f"      {line}")
+            say(line, "     ")
     return found
 
 

@@ -26,6 +26,7 @@ from iris_core.procedures.rollout import CHECKPOINT_S, NAME, rollout
 
 if TYPE_CHECKING:
     from iris_core.cli.session import Session
+    from iris_core.live.clock import Clock
     from iris_core.procedures.approvals import Approver
     from iris_core.procedures.events import Outcome
     from iris_core.procedures.journal import Journal, Record
@@ -151,6 +152,10 @@ class Run:
         """What drives it."""
         return Engine(self.journal, approver, SystemClock(), account=self.account, watch=watch)
 
+    def watch_clock(self) -> Clock:
+        """That of the watch alone: the machine's own, unless a program of the tests handed in another one."""
+        return self.session.clock or SystemClock()
+
     async def drive(self, engine: Engine) -> Outcome:
         """Runs it to its end, or until it is left. Raises what `Engine.run` does, UsageFailed."""
         said = self.arguments
@@ -160,8 +165,7 @@ class Run:
             Scope(rollout_scope.named(known, said["clusters"]), bool(said["named"])),
             Shipping(said["upstream"], bool(said["fetch"]), said["checks_command"]),
             Path(said["folder"]),
-            # Of the watch alone; only a program of a test hands in another one.
-            self.session.clock or SystemClock(),
+            self.watch_clock(),
             procedure=self.id,
             account=self.account,
             owner=said["owner"],

@@ -21,23 +21,23 @@ def words(record: Record) -> Iterator[str]:
         case "step":
             yield one_line(str(record["title"]))
         case "gathering" | "intent":
-            yield one_line(f"  {record['title']} …")
+            yield "  " + one_line(f"{record['title']} …")
         case "failed":
-            yield one_line(f"  failed: {record['message']}")
+            yield "  " + one_line(f"failed: {record['message']}")
         case "refused":
-            yield one_line(f"  refused: {record['message']}")
+            yield "  " + one_line(f"refused: {record['message']}")
         case "not_done":
-            yield one_line(f"  {record['event']}: it had not taken effect")
+            yield "  " + one_line(f"{record['event']}: it had not taken effect")
         case "answered" | "answered_again":
             why = f" ({record['reason']})" if record.get("reason") else ""
-            yield one_line(f"  {record['by']} answered {record['event']}: {record['choice']}{why}")
+            yield "  " + one_line(f"{record['by']} answered {record['event']}: {record['choice']}{why}")
         case "cancelled":
             yield "  ended on request; what was begun is put right"
         case "progress":
             for line in _progress(record["value"]):
-                yield one_line(f"    {line}")
+                yield "    " + one_line(line)
         case "gathered":
-            yield from (one_line(f"    {line}") for line in _gathered(record))
+            yield from ("    " + one_line(line) for line in _gathered(record))
         case _:
             pass
 
@@ -48,9 +48,9 @@ def _progress(value: Any) -> Iterator[str]:
     if "after_s" in value:
         yield sample_words(value)
     elif "what" in value:
-        yield f"{'pass' if value['ok'] else 'FAIL'}  {value['what']}: {value['detail']}"
+        yield f"{'PASS' if value['ok'] else 'FAIL'} {value['what']}: {value['detail']}"
         if not value["ok"]:
-            yield f"      needed because {value['why']}"
+            yield f"needed because {value['why']}"
     yield from (str(line) for line in value.get("lines", ()))
 
 
@@ -63,7 +63,7 @@ def _gathered(record: Record) -> Iterator[str]:
         yield f"without an answer for {value['seconds']:.1f} s"
     elif part == "smoke-end":
         yield f"{value['job']} is {value['state']}"
-        yield from (f"  {line}" for line in value["lines"])
+        yield from (f"> {line}" for line in value["lines"])
     elif part == "verdict":
         yield "passed" if value["passed"] else "FAILED"
         yield from (f"concern: {concern}" for concern in value["concerns"])
@@ -76,7 +76,7 @@ def sample_words(sample: dict[str, Any]) -> str:
     """One look at a cluster in a line."""
     after = "before" if sample["after_s"] is None else f"{sample['after_s']:.0f} s"
     if not sample["reachable"]:
-        return f"{after:>6}  no answer: {sample['error']}"
+        return f"{after}: no answer, {sample['error']}"
     tasks = sample["tasks"]
     said = [
         f"{sample['workers_healthy']}/{sample['workers_total']} workers healthy",
@@ -87,4 +87,4 @@ def sample_words(sample: dict[str, Any]) -> str:
     ]
     if not sample["ready"]:
         said.insert(0, "not ready")
-    return f"{after:>6}  {', '.join(said)}"
+    return f"{after}: {', '.join(said)}"
