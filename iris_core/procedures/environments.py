@@ -96,8 +96,10 @@ class RunningOrBuilt:
             shutil.rmtree(marker.parent)  # its interpreter is gone, or has other packages by now
         except FileNotFoundError:
             pass
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise IrisError(f"{marker} cannot be read", hint=f"remove {marker.parent}: it is built again") from error
+        except (ValueError, KeyError, TypeError):
+            shutil.rmtree(marker.parent, ignore_errors=True)  # torn: the disk was full when it was written
+        except OSError as error:
+            raise IrisError(f"{marker} cannot be read: {error.strerror or error}") from error
         if differing(raw.decode()):
             return None
         try:
