@@ -225,6 +225,15 @@ class IrisApp(
             # What works on a row here is a screen by itself, too.
             self.go(action.name, argument)
             return
+        here = self.console_screen
+        if (
+            found is None
+            and argument
+            and here is not None
+            and (host := registry.by_name(action.scope, here)) is not None
+        ):
+            host.perform(action, argument)
+            return
         if found is None and action.anywhere:
             if refused := self.refusal(action):
                 raise ModelError(refused)
@@ -234,7 +243,14 @@ class IrisApp(
             screen.when_mounted(partial(self._perform, screen, action, argument))
             return
         if found is None:
-            raise ModelError(f"{action.command or action.title}: there are no {SCOPES[action.scope].lower()} here")
+            named = (
+                f"name one: :{action.command} {action.arguments.strip('[]')}"
+                if action.scope in registry.BY_NAME
+                else ""
+            )
+            raise ModelError(
+                f"{action.command or action.title}: there are no {SCOPES[action.scope].lower()} here", hint=named
+            )
         screen, host = found
         if screen is not None:
             while self.screen is not screen and len(self.screen_stack) > 1:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 from iris_core.cli.beside import load as load_beside
 
 if TYPE_CHECKING:
+    from iris_tui.scope import ActionHost
     from iris_tui.screen import ConsoleScreen
     from iris_tui.session import Session
 
@@ -132,6 +133,8 @@ _ALL: Final = (
 
 SCREENS: Final[dict[str, ScreenSpec]] = {spec.name: spec for spec in _ALL}
 FIRST: Final = "jobs"
+BY_NAME: Final[dict[str, str]] = {"target": "screens.targets:ByName"}
+"""Who answers the actions of a scope on a screen that shows nothing of the kind, once it was named. Made with the screen."""
 
 
 def load(name: str) -> Callable[..., ConsoleScreen]:
@@ -141,6 +144,15 @@ def load(name: str) -> Callable[..., ConsoleScreen]:
     """
     module, _, attribute = SCREENS[name].where.partition(":")
     return cast("Callable[..., ConsoleScreen]", getattr(load_beside(module), attribute))
+
+
+def by_name(scope: str, screen: ConsoleScreen) -> ActionHost | None:
+    """Who answers the actions of a scope for what is named, None if nobody does."""
+    where = BY_NAME.get(scope)
+    if where is None:
+        return None
+    module, _, attribute = where.partition(":")
+    return cast("Callable[[ConsoleScreen], ActionHost]", getattr(load_beside(module), attribute))(screen)
 
 
 def make(session: Session, name: str, subject: str = "") -> ConsoleScreen:

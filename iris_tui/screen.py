@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual.screen import Screen
 
+from iris_tui.actions.live import LIVE
 from iris_tui.scope import ActionHost
 from iris_tui.widgets.header import Header
 from iris_tui.widgets.keybar import KeyBar
@@ -88,6 +89,10 @@ class ConsoleScreen(ActionHost, Screen[None]):
         """How the connection that feeds this screen stands."""
         return self.session.link
 
+    def idle_actions(self) -> frozenset[str]:
+        """The actions, by id, that would do nothing or be refused here and now: the key bar leaves them out."""
+        return LIVE if self.session.offline else frozenset()
+
     def check_argument(self, argument: str) -> None:
         """Raises ModelError if what followed the screen's word is wrong; asked before it is shown."""
 
@@ -149,7 +154,7 @@ class ConsoleScreen(ActionHost, Screen[None]):
                 self.keybar.show_keys(self.prompt.keys())
             else:
                 scopes = tuple(scope for host in self.hosts() for scope in host.SCOPES)
-                self.keybar.update_from(scopes, self.console.keymap, offline=self.session.offline)
+                self.keybar.update_from(scopes, self.console.keymap, self.idle_actions())
         took = time.monotonic() - began
         self._not_before = time.monotonic() + 4 * took if took > SLOW_FLUSH_S else 0.0
 

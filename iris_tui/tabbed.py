@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partialmethod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from iris_core.live.polled import Polled
 from iris_core.live.rows import Changes, Row, RowStore
@@ -106,6 +106,7 @@ class Tab:
         detail: The line below about the row under its cursor: what the columns cut.
         tone: Tone of its name.
         note: Said beside its name: a count.
+        opens: Whether Enter opens something in it.
     """
 
     name: str
@@ -116,6 +117,7 @@ class Tab:
     detail: Callable[[Row[Any]], list[Run]] | None = None
     tone: Tone = Tone.PLAIN
     note: str = ""
+    opens: bool = False
 
 
 def polled_status(
@@ -145,6 +147,8 @@ def polled_status(
 class Tabbed(ConsoleScreen):
     """Answers the scope "tabs". Fill `tabs` in `body`, call `flush_tabs` in `flush`."""
 
+    OPEN: ClassVar[str] = ""
+    """The action that opens a row of a part."""
     tabs: list[Tab]
     shown_tab = 0
 
@@ -162,6 +166,10 @@ class Tabbed(ConsoleScreen):
         for number, tab in enumerate(self.tabs):
             tab.pane.display = number == self.shown_tab
         return [tab.pane for tab in self.tabs]
+
+    def idle_actions(self) -> frozenset[str]:
+        idle = super().idle_actions()
+        return idle if self.part.opens else idle | {self.OPEN}
 
     @property
     def part(self) -> Tab:

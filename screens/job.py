@@ -17,6 +17,7 @@ from iris_core.live.job_feed import JobFeed, trouble
 from iris_core.live.polled import Polled
 from iris_core.live.rows import Row
 from iris_core.live.wording import Tone, task_reason, task_tone
+from iris_core.model.errors import ModelError
 from iris_core.model.ids import JobId
 from iris_core.model.states import JOB_TERMINAL, TERMINAL, task_label
 from iris_core.model.text import one_line
@@ -46,6 +47,7 @@ _COLUMNS = ("exit", "attempt", "time", "failures", "preemptions", "memory", "mem
 _CHILD_COLUMNS = ("job_id", "state", "tasks", "age", "time", "failures", "preemptions", "reason")
 _EVENT_COLUMNS = ("attempt", "type", "source", "action", "count")
 _TASKS_PART: Final = 0
+_FAILURES_PART: Final = 1
 _CHILDREN_PART: Final = 2
 _OF_THE_JOB: Final = ("target.cancel", "target.complete")
 
@@ -73,6 +75,7 @@ class JobScreen(Tabbed, ListScreen, TargetActions):
     FIELDS = TASK_FIELDS
     WORDS = TASK_WORDS
     MARKABLE = ("task",)
+    OPEN = "job.open"
 
     def __init__(self, session: Session, subject: str) -> None:
         """Raises ModelError: the subject is no job's id."""
@@ -136,12 +139,28 @@ class JobScreen(Tabbed, ListScreen, TargetActions):
         self.charts = UsagePane(glyphs)
         self.event_rows = RowsPart([EVENTS["time"], EVENT_RANK, *event_columns(_EVENT_COLUMNS)], "event", glyphs)
         self.tabs = [
-            Tab("Tasks", self.pane, self.table, self._flush_tasks),
-            Tab("Failures", Pane(self.failures), self.failures, self._flush_failures),
-            Tab("Children", self.child_rows, self.child_rows.table, self._flush_children, detail=jobs_words.detail),
+            Tab("Tasks", self.pane, self.table, self._flush_tasks, opens=True),
+            Tab("Failures", Pane(self.failures), self.failures, self._flush_failures, opens=True),
+            Tab(
+                "Children",
+                self.child_rows,
+                self.child_rows.table,
+                self._flush_children,
+                None,
+                jobs_words.detail,
+                opens=True,
+            ),
             Tab("Request", Pane(self.request_text), self.request_text, self._flush_request, self.found),
             Tab("Charts", self.charts, None, self._flush_charts, self.usage),
-            Tab("Events", self.event_rows, self.event_rows.table, self._flush_events, self.events, event_detail),
+            Tab(
+                "Events",
+                self.event_rows,
+                self.event_rows.table,
+                self._flush_events,
+                self.events,
+                event_detail,
+                opens=True,
+            ),
         ]
         yield self.facts
         yield self.make_bar()
@@ -373,7 +392,13 @@ class JobScreen(Tabbed, ListScreen, TargetActions):
         super().perform(action, argument)
 
     def do_open(self) -> None:
-        target = self.chosen_target()
+        if self.part is self.tabs[_FAILURES_PART]:
+            if not self.suspects:
+                raise ModelError("no task of this job has failed")
+            self.console.go("task", self.suspects[0].task_id)
+            return
+        event = self.event_rows.table.row if self.part.name == "Events" else None
+        target = self.chosen_target() if event is None else from_text(event.value.task_id)
         if target is not None and target.id != self.subject:
             self.console.go(target.kind, target.id)
 

@@ -6,12 +6,13 @@ A screen mixes this in and says which one is chosen (`chosen_target`) and which 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from iris_core.model.errors import ModelError
 from iris_core.model.ids import JobId, parse_target
 from iris_core.model.text import one_line
 from iris_tui.actions import BY_ID, Action
+from iris_tui.scope import ActionHost
 from screens.closer import CloserLooks
 from screens.jobs_target import Target, from_text
 
@@ -24,7 +25,7 @@ class TargetActions(CloserLooks):
 
     @property
     def _screen(self) -> ConsoleScreen:
-        return cast("ConsoleScreen", self)
+        return self._here
 
     def _target(self, text: str) -> Target | None:
         """What was typed, else what is chosen. Raises ModelError for what is no id."""
@@ -131,3 +132,24 @@ class TargetActions(CloserLooks):
         from iris_tui import changes
 
         changes.start(self._screen.console, self._screen.session, action, names)
+
+
+class ByName(TargetActions, ActionHost):
+    """What is named on a screen that shows no jobs, tasks or attempts: nothing is chosen there, and pages open above it."""
+
+    SCOPES: ClassVar[tuple[str, ...]] = ("target",)
+
+    def __init__(self, screen: ConsoleScreen) -> None:
+        self._shown = screen
+        self.app = screen.app
+        """Where refusals are asked for and said."""
+
+    @property
+    def _here(self) -> ConsoleScreen:
+        return self._shown
+
+    def chosen_target(self) -> Target | None:
+        return None
+
+    def chosen_ids(self, kinds: Sequence[str]) -> list[str]:
+        return []

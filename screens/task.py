@@ -86,6 +86,7 @@ class TaskScreen(Tabbed, ListScreen, TargetActions):
     FIELDS = FIELDS
     WORDS = ("state", "worker", "reason")
     MARKABLE = ("attempt",)
+    OPEN = "task.open"
 
     def __init__(self, session: Session, subject: str) -> None:
         """Raises ModelError: the subject is no task's or attempt's id."""
@@ -163,10 +164,12 @@ class TaskScreen(Tabbed, ListScreen, TargetActions):
         self.endpoint_rows = RowsPart(pick(ENDPOINTS, _ENDPOINT_COLUMNS), "endpoint", glyphs)
         self.more = PartText(f"Task {self.task_id}")
         self.tabs = [
-            Tab("Attempts", self.pane, self.table, self._flush_attempts),
+            Tab("Attempts", self.pane, self.table, self._flush_attempts, opens=True),
             Tab("Events", self.event_rows, self.event_rows.table, self._flush_events, self.events, event_detail),
             Tab("Charts", self.charts, None, self._flush_charts, self.usage),
-            Tab("Profiles", self.profile_rows, self.profile_rows.table, self._flush_profiles, self.profiles),
+            Tab(
+                "Profiles", self.profile_rows, self.profile_rows.table, self._flush_profiles, self.profiles, opens=True
+            ),
             Tab(
                 "Endpoints",
                 self.endpoint_rows,

@@ -92,6 +92,7 @@ class WorkerScreen(Tabbed, ListScreen, TargetActions):
     FIELDS = TASK_FIELDS
     WORDS = TASK_WORDS
     MARKABLE = ("task",)
+    OPEN = "worker.open"
 
     def __init__(self, session: Session, subject: str) -> None:
         """Raises ModelError: no worker can have such an id."""
@@ -157,10 +158,12 @@ class WorkerScreen(Tabbed, ListScreen, TargetActions):
         self.charts = LoadPane(glyphs)
         self.profile_rows = RowsPart(pick(PROFILES, _PROFILE_COLUMNS), "profile", glyphs)
         self.tabs = [
-            Tab("Tasks", self.pane, self.table, lambda: None),
+            Tab("Tasks", self.pane, self.table, lambda: None, opens=True),
             Tab("About", Pane(self.about), self.about, self._flush_about),
             Tab("Charts", self.charts, None, self._flush_charts, self.history),
-            Tab("Profiles", self.profile_rows, self.profile_rows.table, self._flush_profiles, self.profiles),
+            Tab(
+                "Profiles", self.profile_rows, self.profile_rows.table, self._flush_profiles, self.profiles, opens=True
+            ),
         ]
         yield self.facts
         yield self.make_bar()

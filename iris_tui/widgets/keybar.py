@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from iris_core.live.wording import Tone
 from iris_tui.actions import in_scope
-from iris_tui.actions.live import LIVE
 from iris_tui.drawing import Run, width_of
 from iris_tui.keymap import shown
 from iris_tui.widgets.line import Line
@@ -77,20 +76,17 @@ class KeyBar(Line):
     KeyBar { dock: bottom; }
     """
 
-    _shows: tuple[tuple[str, ...], int, Keymap, bool] | None = None
+    _shows: tuple[tuple[str, ...], int, Keymap, frozenset[str]] | None = None
     """What the bar was made from last: ten times a second it would be made anew for nothing."""
 
-    def update_from(self, scopes: tuple[str, ...], keymap: Keymap, *, offline: bool = False) -> None:
-        """Show the actions of the scopes that are active, what has the focus first, each by its place in the key bar. On a checkpoint
-        (`offline`) without those that need a running cluster."""
-        wanted = (scopes, self.size.width, keymap, offline)
-        if (
-            self._shows is not None
-            and self._shows[:2] + self._shows[3:] == wanted[:2] + wanted[3:]
-            and self._shows[2] is keymap
-        ):
+    def update_from(self, scopes: tuple[str, ...], keymap: Keymap, without: frozenset[str] = frozenset()) -> None:
+        """Show the actions of the scopes that are active, what has the focus first, each by its place in the key bar; those that would do
+        nothing now (`without`, by id) are left out."""
+        wanted = (scopes, self.size.width, keymap, without)
+        # A keymap is compared as it is made: once, when the console opens.
+        if self._shows is not None and self._shows[2] is keymap and self._shows == wanted:
             return
-        self._make([[a for a in in_scope(scope) if not (offline and a.id in LIVE)] for scope in scopes], keymap)
+        self._make([[action for action in in_scope(scope) if action.id not in without] for scope in scopes], keymap)
         self._shows = wanted
 
     def _make(self, scopes: list[list[Action]], keymap: Keymap) -> None:

@@ -12,7 +12,10 @@ from iris_tui.help import help_lines
 from providers.fake.clock import FakeClock
 from providers.fake.samples import sample, task
 from providers.fake.task_samples import answer
+from screens.controller import ControllerScreen
+from screens.task import TaskScreen
 from tests.unit.test_console_app import Rig, console
+from tests.unit.test_console_tasks import console as troubled_console
 
 
 def body(rig: Rig) -> str:
@@ -84,6 +87,59 @@ async def test_a_name_is_not_cut_beside_a_column_that_has_nothing_to_say() -> No
         await rig.until(lambda: "gke-" in body(rig) and worker not in body(rig))
         await rig.pilot.resize_terminal(120, 40)
         await rig.until(lambda: f" {worker} " in body(rig))
+
+
+# --- a command from anywhere ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_what_is_named_can_be_looked_at_and_changed_from_a_screen_that_does_not_show_it() -> None:
+    client = sample(FakeClock())
+    async with console(client) as rig:
+        rig.app.run_command("controller")
+        await rig.until(lambda: isinstance(rig.app.screen, ControllerScreen) and rig.app.screen.is_mounted)
+        screen = rig.app.screen
+        for command, title in (("describe", "Describe"), ("spec", "Spec")):
+            rig.app.run_command(f"{command} /ada/train-llama")
+            said = f"{title} /ada/train-llama"
+            await rig.until(lambda said=said: said in rig.screen_text())  # type: ignore[misc]
+            await rig.keys("escape")
+            await rig.until(lambda: rig.app.screen is screen)
+        rig.app.run_command("cancel /ada/train-llama")
+        await rig.until(lambda: isinstance(rig.app.screen, GateScreen))
+        assert "Cancel /ada/train-llama?" in rig.screen_text(), "the gate as always"
+        await rig.keys("escape")
+        await rig.until(lambda: rig.app.screen is screen)
+        with pytest.raises(ModelError, match="no jobs, tasks and attempts here") as caught:
+            rig.app.run_command("describe")
+        assert caught.value.hint == "name one: :describe ID"
+        rig.app.run_command("readonly")
+        rig.app.run_command("cancel /ada/train-llama")
+        await rig.until(lambda: "this console is read-only" in rig.screen_text())
+        assert rig.app.screen is screen
+
+
+# --- pages in parts --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_enter_is_offered_only_where_it_opens_something_and_does_so_there() -> None:
+    async with troubled_console() as rig:
+        screen = await rig.job()
+        offered = {}
+        for number, tab in enumerate(screen.tabs, 1):
+            await rig.keys(str(number))
+            await rig.until(lambda tab=tab: screen.part is tab)  # type: ignore[misc]
+            screen.flush_now()
+            offered[tab.name] = "Enter Open" in screen.keybar.text
+        assert offered == {
+            "Tasks": True, "Failures": True, "Children": True, "Request": False, "Charts": False, "Events": True,
+        }  # fmt: skip
+        await rig.keys("2")
+        await rig.until(lambda: screen.suspects)
+        await rig.keys("enter")
+        await rig.until(lambda: isinstance(rig.app.screen, TaskScreen))
+        assert rig.screen.subject == screen.suspects[0].task_id, "the rank that failed first"
 
 
 # --- a log store that is silent -------------------------------------------------------------------------------------
