@@ -16,6 +16,7 @@ from iris_core.procedures.journal import Journal
 from iris_core.procedures.lock import Holder
 from iris_core.procedures.record import Phase, RolloutRecord
 from iris_core.procedures.restart import Target
+from iris_core.procedures.rollback import rollback
 from iris_core.procedures.rollout import Fleet, rollout
 from iris_core.procedures.rollout_checks import Check
 from iris_core.procedures.rollout_cluster import Site
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 OLD, NEW = "1" * 40, "2" * 40
 BEFORE = RolloutRecord(Phase.COMMITTED, OLD, "0" * 40, "gs://fake/root/controller-state/1", 5)
 PROCEDURE = "rollout-1"
+NOTHING = SourceTree("", Path(), "", "", "", ())
 
 
 class RunningClock(FakeClock):
@@ -48,6 +50,7 @@ class FakeCluster:
         self.name = name
         self.clock = clock
         self.host, self.store = FakeHost(OLD), FakeStore()
+        self.host.on_start = self.boot
         self.host.on_start = self.boot
         self.store.put(record.RECORD, BEFORE.to_json())
         self.jobs: Counter[str] = Counter()
@@ -127,6 +130,7 @@ class FakeCluster:
             submit=self.submit,
             smoke=self.smoke,
             job_id=lambda name: f"/ada/{name}",
+            roll_back=lambda: rollback(self.target(NOTHING, procedure, account)),
         )
 
     # --- what a test looks at --------------------------------------------------------------------------------------

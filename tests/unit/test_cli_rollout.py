@@ -260,7 +260,7 @@ def approver(
 
 
 def answer(made: LineApprover, gate: Gate) -> str:
-    return asyncio.run(made.ask(gate)).choice  # type: ignore[arg-type]
+    return asyncio.run(made.ask(gate)).choice
 
 
 def test_nobody_there_is_no_answer_and_the_line_that_answers_is_said() -> None:

@@ -15,6 +15,7 @@ from iris_core.procedures.approvals import Answer, Unanswered
 from iris_core.procedures.engine import Engine
 from iris_core.procedures.events import Gate, Status, Suspended
 from iris_core.procedures.lock import Holder
+from iris_core.procedures.record import Phase
 from tests.unit.procedures_world import Killed
 from tests.unit.rollout_world import NEW, OLD, PROCEDURE, WATCHED, Operator, RolloutWorld
 
@@ -161,6 +162,29 @@ async def test_a_watch_that_fails_ends_the_rollout_and_leaves_the_next_cluster(t
     assert world["h1"].free and world["h2"].untouched
 
 
+async def test_a_failed_watch_offers_to_roll_back_behind_a_gate_of_its_own(tmp_path: Path) -> None:
+    world, operator = RolloutWorld(tmp_path), Operator(choices={"h1/failed": "roll back"})
+    world["h1"].changes = BAD["workers"][0]
+    outcome = await world.run(operator)
+    assert operator.ids == ["tree", "h1/restart", "h1/failed", "h1/rollback/rollback"]
+    offered, asked = operator.asked[2:]
+    assert offered.choices == ("roll back", "stop") and not offered.grants, "no third way, and nothing is done by it"
+    assert (asked.name, asked.tier) == ("h1", 3) and any("lost" in line or "after it" in line for line in asked.effects)
+    assert (outcome.status, outcome.exit_code) == (Status.ROLLED_BACK, 1)
+    h1 = world["h1"]
+    assert (h1.host.release, h1.host.running, h1.record.phase, h1.free) == (OLD, True, Phase.ROLLED_BACK, True)
+    assert world["h2"].untouched and "its watch had failed: 1 workers are healthy" in outcome.state
+
+
+@pytest.mark.parametrize("gate", ["h1/failed", "h1/rollback/rollback"])
+async def test_who_does_not_roll_back_leaves_the_new_release_and_the_lock_free(tmp_path: Path, gate: str) -> None:
+    world = RolloutWorld(tmp_path)
+    world["h1"].changes = BAD["workers"][0]
+    outcome = await world.run(Operator(gate, choices={"h1/failed": "roll back"}))
+    assert outcome.exit_code == 1 and "its watch" in outcome.state and "failed" in outcome.state
+    assert world["h1"].shipped and world["h1"].free and world["h2"].untouched
+
+
 async def test_one_look_that_fails_fails_the_watch_though_the_last_one_is_well(tmp_path: Path) -> None:
     world = RolloutWorld(tmp_path)
     h1 = world["h1"]
@@ -231,9 +255,9 @@ async def test_a_failure_before_anything_was_touched_says_so_and_ends_it(tmp_pat
     assert world["h1"].record.image == OLD and world["h1"].free and world["h2"].untouched
 
 
-@pytest.mark.parametrize("unhealthy", [False, True], ids=["well", "unhealthy"])
+@pytest.mark.parametrize("how", ["well", "unhealthy", "rolled back"])
 async def test_killed_at_any_event_it_goes_on_to_the_same_end_and_does_nothing_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unhealthy: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr(rollout_watch, "INTERVAL_S", 150.0)  # a kill between any two samples is like another
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # the process dies here, and not the machine
@@ -241,22 +265,28 @@ async def test_killed_at_any_event_it_goes_on_to_the_same_end_and_does_nothing_t
     def made(number: int) -> RolloutWorld:
         folder = tmp_path / str(number)
         folder.mkdir()
-        world = RolloutWorld(folder, *(("h1",) if unhealthy else ("h1", "h2")))
-        world["h1"].host.unhealthy.update({NEW} if unhealthy else ())
+        world = RolloutWorld(folder, *(("h1", "h2") if how == "well" else ("h1",)))
+        world["h1"].host.unhealthy.update({NEW} if how == "unhealthy" else ())
+        world["h1"].changes = BAD["workers"][0] if how == "rolled back" else {}
         return world
 
+    def operator() -> Operator:
+        return Operator(choices={"h1/failed": "roll back"})
+
     whole = made(-1)
-    end = await whole.run()
+    end = await whole.run(operator())
+    assert end.exit_code == (how != "well")
     for number in range(2 * whole.lines):
         world = made(number)
         with pytest.raises(Killed):
-            await world.run(die_at=number // 2, after=number % 2 == 1)
-        outcome = await world.run()
+            await world.run(operator(), die_at=number // 2, after=number % 2 == 1)
+        outcome = await world.run(operator())
         assert (outcome.status, outcome.state) == (end.status, end.state), number
         for name, cluster in world.clusters.items():
             wanted = whole[name]
-            assert cluster.host.effects.count("ended") == 1 and cluster.free, number
-            assert cluster.host.effects.count(f"start {NEW}") == 1, number
+            assert cluster.free, number
+            for effect in ("ended", f"start {NEW}", f"start {OLD}"):
+                assert cluster.host.effects.count(effect) == wanted.host.effects.count(effect), (number, effect)
             assert cluster.host.release == wanted.host.release, number
             assert list(cluster.jobs.values()) == list(wanted.jobs.values()), number
             assert (cluster.record.phase, cluster.record.image) == (wanted.record.phase, wanted.record.image), number
