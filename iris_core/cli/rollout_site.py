@@ -68,7 +68,7 @@ class Reached:
 
     def target(self, tree: SourceTree) -> Target:
         """What its restart into a tree works on."""
-        from iris_core.cli.controller_restart import target_of
+        from iris_core.cli.restart_target import target_of
 
         made = target_of(
             self.session, self.found, self.found.store(), self.procedure, self.account, lambda: tree
