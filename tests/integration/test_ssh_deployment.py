@@ -1,0 +1,135 @@
+"""A controller on an SSH host with live work: shipped changed trees by drivers that are killed on the way and go on."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from iris_core.client.grpc_client import GrpcClient
+from iris_core.config.cluster import load_config
+from iris_core.connect import open_client, resolve
+from iris_core.contracts import ObjectStore
+from iris_core.procedures import lock, record
+from iris_core.procedures.record import Phase
+from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
+from providers.hosts.objects import HostStore
+from providers.hosts.remote import Remote
+from providers.hosts.ssh import Ssh
+from providers.hosts.tunnel import open_tunnel
+from tests.conftest import REQUIRE_SERVICES
+from tests.integration.served import launch, lines, task, wait_jobs
+from tests.integration.ssh_hosts import REMOTE, STATE, SshdHost, missing, ssh_hosts
+from tests.integration.test_controller_restart import KILLS, Deployed
+
+
+class OnHost(Deployed):
+    """A cluster whose controller, workers and state are on an SSH host; the tree and the driver are here."""
+
+    def __init__(self, folder: Path, host: SshdHost) -> None:
+        folder.mkdir()
+        super().__init__(folder)
+        self.host = host
+        self.config.write_text(host.config("served"))
+        config = load_config(self.config)
+        assert config.controller_ssh is not None
+        self.there = Remote(Ssh(config.controller_ssh), "served", STATE)
+
+    @property
+    def store(self) -> ObjectStore:
+        return HostStore(self.there, f"file://{REMOTE}")
+
+    @property
+    def standing(self) -> record.RolloutRecord:
+        found = record.read(self.store).record
+        assert found is not None
+        return found
+
+    def client(self) -> GrpcClient:
+        return cast(GrpcClient, open_client(resolve(config=str(self.config), tunnels=open_tunnel)))
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[SshdHost]:
+    lacking = missing()
+    if lacking and not REQUIRE_SERVICES:
+        pytest.skip(lacking)
+    assert not lacking, lacking
+    with ssh_hosts(tmp_path / "hosts") as (made,):
+        yield made
+
+
+@pytest.fixture
+def deployed(tmp_path: Path, host: SshdHost) -> Iterator[OnHost]:
+    made = OnHost(tmp_path / "served", host)
+    started = made.command("start")
+    assert started.returncode == 0, started.stderr
+    assert started.stdout.strip() == f"ssh://root@{host.address}/127.0.0.1:10000"
+    try:
+        yield made
+    finally:
+        stopped = made.command("stop", "--confirm", "served", group=("cluster",))
+        made.there.close()
+    assert stopped.returncode == 0, stopped.stderr
+
+
+@pytest.mark.timeout(600)
+def test_live_work_rides_through_restarts_whose_drivers_were_killed(deployed: OnHost) -> None:
+    first = deployed.standing
+    assert (first.phase, first.previous_image) == (Phase.COMMITTED, "")
+    assert not Path(STATE).exists(), "nothing of it is on the driver's disk"
+    until = f"{STATE}/enough"
+    script = f'i=0; while [ ! -e {until} ]; do echo "line $i"; i=$((i+1)); sleep 0.02; done'
+    with deployed.client() as client:
+        job = launch(client, "/u/rides", ["sh", "-c", script]).job_id
+    changed = deployed.repo / "iris_controller" / "audit.py"
+    before = first
+    for kill in KILLS:
+        changed.write_text(changed.read_text() + f"# approved before {kill}\n")
+        procedure = deployed.killed_at(kill, changed)
+        again = deployed.command("restart", "--confirm", "served", "--resume", procedure)
+        assert again.returncode == 0, (kill, again.stderr)
+        standing = deployed.standing
+        assert (standing.phase, standing.previous_image) == (Phase.COMMITTED, before.image), kill
+        assert lock.read(deployed.store).holder is None
+        saved = standing.rollback_checkpoint.removeprefix("file://")
+        assert deployed.host.path(f"{saved}/manifest.json").is_file(), "its checkpoint is on the host's disk"
+        shipped = deployed.host.path(f"{STATE}/releases/{standing.image}/lib/iris_controller/audit.py").read_text()
+        assert shipped.endswith(f"# approved before {kill}\n"), "what was edited during the build is not in it"
+        before = standing
+
+    deployed.host.run("touch", until)
+    with deployed.client() as client:
+        ask = controller_pb2.GetClusterStatusRequest()
+        said = client.call("ControllerService/GetClusterStatus", ask, controller_pb2.GetClusterStatusResponse)
+        assert said.tree == before.image, "it says itself which tree it runs"
+        assert wait_jobs(client, [job]) == {job: common_pb2.JOB_STATE_SUCCEEDED}
+        assert len(task(client, f"{job}/0").attempts) == 1, "no attempt was started again"
+        printed = [line.data.rstrip("\n") for line in lines(client, job) if line.data.startswith("line ")]
+    assert printed == [f"line {n}" for n in range(len(printed))], "no line is missing or there twice"
+    status = deployed.command("status")
+    assert status.returncode == 0 and f"Deployed:   {before.image[:12]}, committed" in status.stdout
+
+
+def test_a_host_that_cannot_be_reached_is_one_line_and_nothing_was_changed(tmp_path: Path, host: SshdHost) -> None:
+    made = OnHost(tmp_path / "served", host)
+    kind, key = host.key.with_suffix(".pub").read_text().split()[:2]
+    host.known_hosts.write_text(f"{host.address} {kind} {key}\n")
+
+    def failed(*words: str, group: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+        done = made.command(*words, group=group)
+        assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+        assert f"ssh root@{host.address}: its host key is not the one that is known" in done.stderr
+        return done
+
+    failed("list", group=("job",))
+    failed("start", group=("cluster", "controller"))
+    failed("restart", "--confirm", "served", group=("cluster", "controller"))
+    host.learn_key()
+    done = made.command("list", group=("job",))
+    assert done.returncode == 1 and f"nobody answers at 127.0.0.1:10000 on root@{host.address}" in done.stderr
+    assert not host.path(STATE).exists() and not host.path(REMOTE).exists(), "nothing was written"
+    made.there.close()
