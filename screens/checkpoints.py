@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from iris_core.cli.beside import load as load_beside
+from iris_core.cli.tunnels import place_on_host
 from iris_core.connect.checkpoints import state_place
 from iris_core.contracts import IrisError, UsageFailed
 from iris_core.live.checkpoint_columns import (
@@ -101,7 +102,7 @@ class CheckpointSource:
         if isinstance(session, OfflineSession):
             return session.place
         try:
-            found = await in_thread(lambda: state_place(session.name), name="find checkpoints")
+            found = await in_thread(lambda: state_place(session.name, on_host=place_on_host), name="find checkpoints")
         except UsageFailed:
             found = ""
         if found:

@@ -54,13 +54,14 @@ def list_checkpoints(session: Session, place: str | None, how: output.Format, no
 
 def _place(session: Session) -> str:
     """Raises UsageFailed: it is not known here."""
+    from iris_core.cli.tunnels import place_on_host
     from iris_core.connect.checkpoints import state_place
     from iris_core.contracts import UsageFailed
     from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 
     if session.checkpoint:
         return session.checkpoint
-    found = state_place(session.cluster, session.config)
+    found = state_place(session.cluster, session.config, on_host=place_on_host)
     if found:
         return found
     if session.target.environment != "local":

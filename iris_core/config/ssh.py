@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from iris_core.contracts import UsageFailed
 from iris_core.model.errors import shown
 
 if TYPE_CHECKING:
@@ -64,6 +65,16 @@ def parse_ssh_host(host: Value | None, defaults: Mapping[str, Value]) -> SshHost
         if "connect_timeout" in defaults
         else CONNECT_S,
     )
+
+
+def parse_label(label: str) -> SshHost:
+    """The host of a label, as in `ssh://root@h1:22/path`; whatever is not said is ssh's own business. Raises UsageFailed."""
+    user, separator, rest = label.rpartition("@")
+    host, colon, port = rest.partition(":")
+    fits = _HOST.fullmatch(host) and (not separator or _USER.fullmatch(user))
+    if not fits or (colon and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536)):
+        raise UsageFailed(f"{shown(label)} is not a host", hint="write it as user@host, or user@host:port")
+    return SshHost(host, user or "root", int(port) if colon else 22)
 
 
 def _matching(value: Value, pattern: re.Pattern[str], problem: str) -> str:

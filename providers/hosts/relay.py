@@ -21,6 +21,8 @@ from providers.hosts import carried
 from providers.hosts.ssh import Done, Ssh
 
 END_S: Final = 5.0
+BUSY_S: Final = 1.0
+"""What waiting for another command is worth: about as long as a connection of its own takes."""
 PIECE: Final = 1 << 16
 LARGEST: Final = 8 << 20
 """Of what a command is given."""
@@ -40,7 +42,7 @@ class Relay:
 
         After None it may have been carried out: it has to be run again as one that may.
         """
-        if len(data) > LARGEST or not self._lock.acquire(blocking=False):
+        if len(data) > LARGEST or not self._lock.acquire(timeout=BUSY_S):
             return None
         try:
             child = self._child

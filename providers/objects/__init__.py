@@ -49,7 +49,14 @@ def open_store(url: str) -> ObjectStore:
         from providers.objects.gcs import GcsStore
 
         return GcsStore(parts.netloc, parts.path.strip("/"))
+    if parts.scheme == "ssh":
+        path = unquote(parts.path)
+        if not parts.netloc or not path.startswith("/") or parts.query or parts.fragment:
+            raise UsageFailed(f"{shown(url)} is not a folder of a host", hint="write it as ssh://user@host/path")
+        from providers.hosts.places import open_at
+
+        return open_at(parts.netloc, path)
     raise UsageFailed(
-        f"{shown(url)}: this release stores objects under file:// and gs:// only",
+        f"{shown(url)}: this release stores objects under file://, gs:// and ssh:// only",
         hint="write it as file:///path or gs://bucket/path",
     )
