@@ -12,9 +12,12 @@ from collections import deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from textual import events
+
 from iris_core.live.wording import Tone
 from iris_core.model.resources import format_age
 from iris_core.model.text import one_line
+from iris_tui.tidying import Tidying
 from iris_tui.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -45,7 +48,9 @@ class Vigil(Base):
 
     def begin_vigil(self) -> None:
         """Before the app runs."""
-        self.watchdog = Watchdog(slept=self.woke, each=self.each_beat)
+        self.watchdog = Watchdog(slept=self.woke, each=self._beat)
+        self.tidying = Tidying()
+        self._key_at_s = 0.0
         self.last_actions: deque[str] = deque(maxlen=MOST_ACTIONS)
         """Ids of the actions that were asked for last, the newest at the end."""
         self._began = time.monotonic()
@@ -53,7 +58,17 @@ class Vigil(Base):
     def keep_vigil(self) -> None:
         """Once the app runs on a terminal."""
         if not self.is_headless:
+            self.tidying.begin()
             self.run_worker(self.watchdog.run(), name="watchdog", group="watchdog", exit_on_error=False)
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key):
+            self._key_at_s = time.monotonic()
+        await super().on_event(event)
+
+    def _beat(self) -> None:
+        self.each_beat()
+        self.tidying.beat(self._key_at_s)
 
     def each_beat(self) -> None:
         """Ten times a second."""
