@@ -195,7 +195,8 @@ class WorkerSessions:
             self._registered(session, hello)
 
     def _registered(self, session: Session, hello: worker_pb2.WorkerHello) -> None:
-        session.zombies = {uid for uid in session.held if not self._bound(uid, session.worker_id)}
+        # What has ended since its hello is none: of one that waited, reports were read meanwhile.
+        session.zombies = {uid for uid in session.held - session.over if not self._bound(uid, session.worker_id)}
         seq = max((o.seq for o in hello.holding), default=0)
         if seq:
             session.send(worker_pb2.AttachResponse(ack=worker_pb2.ObservationAck(seq=seq)))

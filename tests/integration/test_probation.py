@@ -89,7 +89,7 @@ async def test_what_waits_on_probation_is_done_once_it_is_over_and_nothing_is_wr
     before = table_hashes(database, but=())
     try:
         assert await health(r) == b"ok, on probation\n"
-        holding = [worker_pb2.Observation(attempt_uid=on, state=common_pb2.TASK_STATE_RUNNING)]
+        holding = [worker_pb2.Observation(attempt_uid=uid, state=common_pb2.TASK_STATE_RUNNING) for uid in (done, on)]
         quiet = Quiet(r.target, "w1", run_on, boot_id=worker.boot_id, holding=holding)
         quiet.seen = worker.seen
         async with quiet:

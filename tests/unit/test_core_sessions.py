@@ -418,3 +418,33 @@ async def test_a_hello_that_cannot_be_stored_is_refused(number: float) -> None:
         huge.hello.hostname = "x" * 1_000_000
         with pytest.raises(RpcError, match="hostname"):
             await huge.open().next()
+
+
+async def test_a_hushed_controller_takes_workers_in_and_tells_them_nothing_until_it_speaks() -> None:
+    async with rig() as r:
+        await r.launch("/u/a", 2)
+        await r.healthy()
+        await r.until(lambda: len(r.model.by_worker.get("w1") or ()) == 2)
+        ends, stays = sorted(r.model.by_worker["w1"])
+        await r.loop.hold("on probation")
+        r.sessions.hush()
+        running = common_pb2.TASK_STATE_RUNNING
+        # It attaches twice, as after a broken connection; a task ends meanwhile.
+        for _ in range(2):
+            stream = r.stream(holding=[saw(ends, running, 1), saw(stays, running, 2)])
+            await stream.until("welcome")
+            assert r.sessions.count == 1
+        answer = asyncio.ensure_future(stream.next())
+        stream.report(saw(ends, common_pb2.TASK_STATE_SUCCEEDED, 3))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert not answer.done() and r.loop.depth == 0 and r.model.attempts[ends].state is TaskState.ASSIGNED
+        r.sessions.speak()
+        r.loop.resume()
+        await answer
+        await stream.until("desired")
+        assert [a.attempt_uid for a in stream.desired.attempts] == [stays], "what ended is not started again"
+        stream.report()
+        await r.until(lambda: r.model.workers["w1"].placeable)
+        while max((m.ack.seq for m in stream.got if m.HasField("ack")), default=0) < 3:
+            await stream.next()
