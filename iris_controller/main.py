@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from pathlib import Path
@@ -47,7 +48,18 @@ def parser() -> Parser:
         description="Put a checkpoint in the place of a stopped controller's database, which is kept beside it; or, with --to, into an"
         " empty folder, as after moving the database aside by hand.",
     )
-    restore.add_argument("checkpoint", metavar="CHECKPOINT", help="path or URL of its folder, or of a file in it")
+    restore.add_argument(
+        "checkpoint", metavar="CHECKPOINT", nargs="?", default="", help="path or URL of its folder, or of a file in it"
+    )
+    restore.add_argument(
+        "--mark", metavar="ID", default="", help="name this restore, so that it can be found and taken back"
+    )
+    restore.add_argument("--undo", metavar="ID", default="", help="take that restore back, in place of making one")
+    restore.add_argument(
+        "--show",
+        action="store_true",
+        help="change nothing: print what is there, and what the checkpoint would drop of it, as JSON",
+    )
     where = restore.add_mutually_exclusive_group(required=True)
     where.add_argument("--state-dir", metavar="DIR", help="local state of the controller")
     where.add_argument("--to", metavar="DIR", help="a folder for the database, not there yet or empty")
@@ -110,15 +122,30 @@ def serve(
     return daemon.run(options)
 
 
-def restore(checkpoint: str, state_dir: str) -> int:
+def restore(checkpoint: str, state_dir: str, *, mark: str = "", undo: str = "", show: bool = False) -> int:
     """Puts a checkpoint in the place of a controller's database, which is kept. Raises IrisError; nothing was touched then."""
-    from iris_controller.checkpoint.choose import put_in_place
+    from iris_controller.checkpoint import by_hand
     from iris_controller.store.database import StateDir
 
+    if not checkpoint and not (undo or show):
+        raise UsageFailed("no checkpoint is named", hint="give the path or URL of its folder")
     state = StateDir(Path(state_dir).expanduser().absolute())
+    if show:
+        sys.stdout.write(json.dumps(by_hand.shown(state, checkpoint)) + "\n")
+        return 0
+    for id_ in (mark, undo):
+        by_hand.require_id(id_ or "none")
     state.acquire()
     try:
-        found, kept = put_in_place(state, checkpoint, time.time_ns() // 1_000_000)
+        if undo:
+            moved = by_hand.put_back(state, undo)
+            sys.stdout.write(
+                f"the restore {undo} was taken back before\n"
+                if moved is None
+                else f"the database of before {undo} is back; the restored one is kept in {moved}\n"
+            )
+            return 0
+        found, kept = by_hand.put(state, checkpoint, mark, time.time_ns() // 1_000_000)
     finally:
         state.release()
     sys.stdout.write(f"restored {found} in {state.database.parent}\n")
@@ -154,8 +181,10 @@ def main(argv: list[str] | None = None) -> int:
             return host_command.run(words.request, sys.stdin.buffer, sys.stdout.write)
         if words.command == "restore":
             if words.to is not None:
+                if words.mark or words.undo or words.show or not words.checkpoint:
+                    raise UsageFailed("--to takes a checkpoint and nothing else")
                 return restore_to(words.checkpoint, words.to)
-            return restore(words.checkpoint, words.state_dir)
+            return restore(words.checkpoint, words.state_dir, mark=words.mark, undo=words.undo, show=words.show)
         return serve(
             words.config,
             words.state_dir,

@@ -97,15 +97,15 @@ def _prepared(state: StateDir, remote: ObjectStore, wish: Wish, now_ms: int) -> 
     return _local(state, remote, now_ms)
 
 
-def put_in_place(state: StateDir, checkpoint: str, now_ms: int) -> tuple[str, Path | None]:
-    """Restores a checkpoint that was named; returns which, and where the database that was there is kept.
+def put_in_place(state: StateDir, checkpoint: str, now_ms: int, id_: str = "") -> tuple[str, Path | None]:
+    """Restores a checkpoint that was named; returns which, and where the database that was there is kept. `id_` marks it, and names that.
 
     Raises as `prepare` does, and touches nothing then.
     """
     try:
         restore.settle(state.path)
         candidate = restore.find(checkpoint)
-        kept = _swapped(state, candidate, f"db.aside.{now_ms}")
+        kept = _swapped(state, candidate, f"db.aside.{id_ or now_ms}", id_)
         OwnClaims(state.path).forget()
         return candidate.label, kept
     except (OSError, sqlite3.Error) as error:

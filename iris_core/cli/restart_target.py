@@ -24,13 +24,6 @@ if TYPE_CHECKING:
 
 ANSWER_S: Final = 20.0
 QUERY_S: Final = 60.0
-SHOWN_JOBS: Final = 5
-_CHANGED: Final = (
-    "SELECT job_id, submitted_at_ms > {at} AS made FROM jobs WHERE submitted_at_ms > {at} OR started_at_ms > {at}"
-    " OR finished_at_ms > {at} OR job_id IN (SELECT job_id FROM tasks WHERE task_id IN (SELECT task_id FROM task_attempts"
-    " WHERE created_at_ms > {at} OR started_at_ms > {at} OR finished_at_ms > {at}))"
-)
-"""Jobs that were made or changed after a moment."""
 
 
 def target_of(
@@ -97,7 +90,9 @@ def newest(store: ObjectStore) -> Saved | None:
 
     skipped: list[str] = []
     for found in load("iris_controller.checkpoint.restore").newest_first(store, skipped):
-        return Saved(found.label, found.epoch_ms, found.manifest.schema)
+        # As the controller names it: a store on its host's disk has another name from here.
+        own = found.label.replace(store.url, getattr(store, "root", store.url), 1)
+        return Saved(own, found.epoch_ms, found.manifest.schema)
     return None
 
 
@@ -121,9 +116,10 @@ def saved(store: ObjectStore, path: str) -> Saved:
 
 def lost(session: Session, at: Saved) -> Lost:
     """What going back to a checkpoint drops, as the running controller's database says. Raises IrisError."""
+    from iris_core.procedures.losses import SHOWN_JOBS, changed_after
     from iris_core.procedures.target import Lost
 
-    changed = _CHANGED.format(at=int(at.epoch_ms))
+    changed = changed_after(at.epoch_ms)
     (made, older), *_ = _rows(
         session, f"SELECT COALESCE(SUM(made), 0), COALESCE(SUM(1 - made), 0) FROM ({changed}) AS changed"
     )
