@@ -1,122 +1,59 @@
-"""A deployed controller of this machine with live work: shipped a changed tree by a driver that is killed on the way and goes on."""
+"""A deployed controller of this machine with live work: shipped changed trees by drivers that are killed and go on, and going back."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from iris_core.procedures import lock, record
+from iris_core.contracts import IrisError
+from iris_core.procedures import lock
 from iris_core.procedures.record import Phase
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
 from providers.objects import open_store
-from tests.integration.served import Served, launch, lines, task, wait_jobs
-from tests.unit.test_procedures_source_tree import git
+from tests.integration.deployed import (
+    KILLS,
+    WAIT_S,
+    Deployed,
+    Submitter,
+    break_release,
+    controller_pid,
+    deployed_cluster,
+    first_tree,
+    mended_tree,
+    post,
+    problems,
+    serves,
+    until,
+)
+from tests.integration.served import launch, lines, task, wait_jobs
 
 SOAK = os.environ.get("IRIS_SOAK") == "1"
-HOME = Path(__file__).resolve().parents[2]
-SHIPPED = ("iris_core", "iris_controller", "providers", "iris_tui", "screens", "config")
-KILLS = {
-    "pending": "write the record: pending",
-    "stop": "stop the controller",
-    "start": "start ",
-    "health": "health",
-    "commit": "write the record: committed",
-}
-"""Where the driver is killed: what it says right after its journal has it."""
 
 
-class Deployed(Served):
-    """A cluster that is deployed from a tree of its own by the real command."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, workers=1)
-        self.remote = f"file://{folder}/remote"
-        storage = f'storage: {{local_state_dir: "{self.state}", remote_state_dir: "{self.remote}"}}\n'
-        self.config.write_text(self.config.read_text() + storage)
-        self.repo = folder / "repo"
-        self.repo.mkdir()
-        for name in SHIPPED:
-            shutil.copytree(HOME / name, self.repo / name, ignore=shutil.ignore_patterns("__pycache__", "_shipped"))
-        for name in ("pyproject.toml", "README.md"):
-            shutil.copy(HOME / name, self.repo / name)
-        (self.repo / "requirements").mkdir()
-        (self.repo / "requirements" / "controller.txt").write_text("")  # whatever runs the tests fits
-        git(self.repo, "init", "-q", "-b", "main")
-        git(self.repo, "add", "-A")
-        git(self.repo, "commit", "-q", "-m", "First")
-
-    def words(self, *command: str, group: tuple[str, ...] = ("cluster", "controller")) -> list[str]:
-        main = [sys.executable, "-P", "-m", "iris_core.cli.main", "--config", str(self.config)]
-        return [*main, *group, *command]
-
-    def environment(self) -> dict[str, str]:
-        return {**os.environ, "IRIS_JOURNAL_DIR": str(self.folder / "journals"), "PYTHONPATH": ""}
-
-    def command(
-        self, *command: str, group: tuple[str, ...] = ("cluster", "controller")
-    ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.words(*command, group=group), cwd=self.repo, env=self.environment(), capture_output=True, text=True, timeout=120, check=False
-        )  # fmt: skip
-
-    def killed_at(self, kill: str, edited: Path) -> str:
-        """Runs a restart until it says what it is killed at; edits a file once the build has begun. Its id."""
-        driver = subprocess.Popen(
-            self.words("restart", "--confirm", "served"), cwd=self.repo, env=self.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )  # fmt: skip
-        assert driver.stderr is not None
-        procedure, said = "", []
-        with driver.stderr:
-            for line in driver.stderr:
-                said.append(line)
-                if line.startswith("procedure "):
-                    procedure = line.split()[1].rstrip(",")
-                if line.startswith("build and stage"):
-                    edited.write_text(edited.read_text() + "# edited during the build\n")
-                if line.startswith(KILLS[kill]):
-                    driver.kill()
-                    break
-        assert driver.wait() == -signal.SIGKILL, said
-        return procedure
-
-    @property
-    def standing(self) -> record.RolloutRecord:
-        found = record.read(open_store(self.remote)).record
-        assert found is not None
-        return found
-
-
-@pytest.fixture
-def deployed(tmp_path: Path) -> Iterator[Deployed]:
-    made = Deployed(tmp_path)
-    started = made.command("start")
-    assert started.returncode == 0, started.stderr
-    assert started.stdout.strip() == made.url
-    try:
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    """One cluster for all: each test ships to it, and leaves it serving."""
+    with deployed_cluster(tmp_path_factory.mktemp("deployed")) as made:
         yield made
-    finally:
-        stopped = made.command("stop", "--confirm", "served", group=("cluster",))
-    assert stopped.returncode == 0, stopped.stderr
-    assert made.ours() == [], "everything of it has ended"
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kill", [kill for kill in KILLS if SOAK or kill == "stop"])
 def test_live_work_rides_through_a_restart_whose_driver_was_killed(deployed: Deployed, kill: str) -> None:
     first = deployed.standing
-    assert (first.phase, first.previous_image) == (Phase.COMMITTED, "")
-    until = deployed.folder / "enough"
-    script = f'echo "path=$PYTHONPATH"; i=0; while [ ! -e {until} ]; do echo "line $i"; i=$((i+1)); sleep 0.02; done'
+    assert first.phase in (Phase.COMMITTED, Phase.ROLLED_BACK)
+    enough = deployed.folder / f"enough-{kill}"
+    script = f'echo "path=$PYTHONPATH"; i=0; while [ ! -e {enough} ]; do echo "line $i"; i=$((i+1)); sleep 0.02; done'
     with deployed.client() as client:
-        job = launch(client, "/u/rides", ["sh", "-c", script]).job_id
+        job = launch(client, f"/u/rides-{kill}", ["sh", "-c", script]).job_id
     changed = deployed.repo / "iris_controller" / "audit.py"
     changed.write_text(changed.read_text() + "# what was approved\n")
 
@@ -133,7 +70,7 @@ def test_live_work_rides_through_a_restart_whose_driver_was_killed(deployed: Dep
     assert shipped.endswith("# what was approved\n"), "the file that was edited during the build is not in it"
     assert f"runs release {standing.image[:12]}" in again.stdout
 
-    until.touch()
+    enough.touch()
     with deployed.client() as client:
         ask = controller_pb2.GetClusterStatusRequest()
         said = client.call("ControllerService/GetClusterStatus", ask, controller_pb2.GetClusterStatusResponse)
@@ -158,3 +95,119 @@ def test_a_port_in_use_is_said_and_nothing_is_left_running(deployed: Deployed) -
     assert started.returncode == 1 and "in use" in started.stderr and "it was stopped" in started.stderr
     status = deployed.command("status")
     assert status.returncode == 1 and f"Deployed:   {deployed.standing.image[:12]}, committed" in status.stdout
+
+
+def tables(database: Path) -> set[str]:
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+        return {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+@pytest.mark.timeout(600)
+def test_a_release_that_migrates_and_is_not_healthy_is_gone_back_from_and_no_work_is_lost(deployed: Deployed) -> None:
+    first_tree(deployed)
+    first = deployed.standing
+    die, end, runs = deployed.folder / "die", deployed.folder / "end", deployed.folder / "runs"
+    runs.mkdir()
+    enough = deployed.folder / "enough"
+    rides = f'i=0; while [ ! -e {enough} ]; do echo "line $i"; i=$((i+1)); sleep 0.02; done'
+    ends = f"echo ran >> {runs}/ends; while [ ! -e {end} ]; do sleep 0.02; done; echo ended >> {runs}/ends"
+    with deployed.client() as client:
+        for name, script in (("/u/rides", rides), ("/u/ends", ends)):
+            launch(client, name, ["sh", "-c", script])
+        until((runs / "ends").exists, "the task that ends on probation never ran")
+    submitter = Submitter(deployed, runs)
+    submitter.start()
+    break_release(deployed, die)
+    driver = subprocess.Popen(
+        deployed.words("restart", "--confirm", "served"),
+        cwd=deployed.repo, env=deployed.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+    def proving() -> bool:
+        said = problems(deployed)
+        return ("on probation" in said and "workers attached: 1" in said) or driver.poll() is not None
+
+    try:
+        # The new release serves, on probation, and the worker with its live tasks is attached to it.
+        until(proving, "the new release never came so far")
+        assert driver.poll() is None
+        status, error = post(deployed, "LaunchJob", {"name": "/u/early", "replicas": 1})
+        assert (status, error["code"]) == (503, "on_probation") and int(str(error["retry_after_ms"])) > 0
+        assert post(deployed, "GetJobStatus", {"job_id": "/u/rides"})[0] == 200, "reads go on"
+        assert (deployed.standing.phase, deployed.standing.previous_image) == (Phase.PENDING, first.image)
+        end.touch()
+        until(lambda: "ended" in (runs / "ends").read_text(), "the task never ended")
+        die.touch()
+        said, _ = driver.communicate(timeout=300)
+    finally:
+        driver.kill()
+        submitter.enough.set()
+        submitter.join()
+    assert driver.returncode == 1, said
+    assert f"served runs {first.image[:12]} again, nothing was lost" in said and "ended 3 times in a row" in said
+
+    standing = deployed.standing
+    assert (standing.phase, standing.image, standing.previous_image) == (Phase.ROLLED_BACK, first.image, "")
+    assert lock.read(open_store(deployed.remote)).holder is None
+    aside = list(deployed.state.glob("db.aside.*"))
+    assert len(aside) == 1 and "late" in tables(aside[0] / "controller.sqlite3"), "the migrated database is kept"
+    assert "late" not in tables(deployed.state / "db" / "controller.sqlite3")
+    taken = list(submitter.taken)
+    assert len(taken) > 3
+
+    # A crash of the release that is back rewinds nothing.
+    with deployed.client() as client:
+        after = launch(client, "/u/after", ["sh", "-c", f"echo ran >> {runs}/after"]).job_id
+        killed = controller_pid(deployed)
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: serves(deployed, but=killed), "it was not started again")
+        enough.touch()
+        jobs = ["/u/rides", "/u/ends", after, *taken]
+        assert set(wait_jobs(client, jobs, WAIT_S).values()) == {common_pb2.JOB_STATE_SUCCEEDED}
+        for job in jobs:
+            assert len(task(client, f"{job}/0").attempts) == 1, f"{job} was tried again"
+        printed = [line.data.rstrip("\n") for line in lines(client, "/u/rides")]
+    assert (runs / "ends").read_text() == "ran\nended\n"
+    for job in taken:
+        assert (runs / job.rpartition("/")[2]).read_text() == "ran\n", f"{job} ran twice"
+    assert printed == [f"line {n}" for n in range(len(printed))], "no line is missing or there twice"
+    assert len(list(deployed.state.glob("db.aside.*"))) == 1 and deployed.standing == standing
+
+    again = deployed.command("restart", "--rollback", "--confirm", "served")
+    assert again.returncode == 1 and "there is no deployment to roll back to" in again.stdout
+
+
+@pytest.mark.timeout(600)
+def test_the_driver_killed_at_every_step_and_then_a_rollback_that_says_what_it_drops(deployed: Deployed) -> None:
+    mended_tree(deployed)
+    enough = deployed.folder / "enough-again"
+    with deployed.client() as client:
+        rides = launch(client, "/u/again", ["sh", "-c", f"while [ ! -e {enough} ]; do sleep 0.02; done"]).job_id
+        until(lambda: task(client, f"{rides}/0").task.state == common_pb2.TASK_STATE_RUNNING, "it never ran")
+    for kill in ("pending", "start", "health", "commit"):
+        if kill == "commit":  # the last one ships another tree: it is what the rollback goes back from
+            first_tree(deployed)
+        procedure = deployed.killed_at(kill)
+        again = deployed.command("restart", "--confirm", "served", "--resume", procedure)
+        assert again.returncode == 0, (kill, again.stderr)
+        assert deployed.standing.phase is Phase.COMMITTED and lock.read(open_store(deployed.remote)).holder is None
+    shipped = deployed.standing
+    assert shipped.image != shipped.previous_image
+    with deployed.client() as client:
+        lost = launch(client, "/u/lost", ["sleep", "1000"]).job_id
+        until(lambda: task(client, f"{lost}/0").task.state == common_pb2.TASK_STATE_RUNNING, "it never ran")
+        shown = deployed.command("restart", "--rollback", "--dry-run")
+        assert shown.returncode == 0 and "jobs that are lost, submitted after it: 1" in shown.stderr, shown.stderr
+        assert "/u/lost" in shown.stderr and deployed.standing == shipped
+        back = deployed.command("restart", "--rollback", "--confirm", "served")
+        assert back.returncode == 0, back.stderr
+        assert f"served runs {shipped.previous_image[:12]} again" in back.stdout
+        assert (deployed.standing.phase, deployed.standing.image) == (Phase.ROLLED_BACK, shipped.previous_image)
+        with pytest.raises(IrisError, match="there is no job"):
+            task(client, f"{lost}/0")
+        ask = controller_pb2.GetClusterStatusRequest()
+        said = client.call("ControllerService/GetClusterStatus", ask, controller_pb2.GetClusterStatusResponse)
+        assert said.tree == shipped.previous_image
+        enough.touch()
+        assert wait_jobs(client, [rides]) == {rides: common_pb2.JOB_STATE_SUCCEEDED}
+        assert len(task(client, f"{rides}/0").attempts) == 1, "what ran before the checkpoint ran on through all of it"
