@@ -29,6 +29,7 @@ from iris_tui.keymap import bindings
 from iris_tui.navigation import Navigation
 from iris_tui.operations import Operating
 from iris_tui.remembering import Remembering
+from iris_tui.rollouts import RollingOut
 from iris_tui.scope import ActionHost
 from iris_tui.screen import ConsoleScreen
 from iris_tui.settled import Settled
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from textual.worker import Worker
 
     from iris_core.config.console import ConsoleSettings
+    from iris_core.live.clock import Clock
     from iris_tui.gate import Decision, GateScreen
     from iris_tui.glyphs import Glyphs
     from iris_tui.session import Session
@@ -51,7 +53,16 @@ QUIT_NOTE: Final = "Jobs go on without it."
 
 
 class IrisApp(
-    Settled, Remembering, Access, Vigil, Navigation, Clusters, HandingOver, Operating, inherit_bindings=False
+    Settled,
+    Remembering,
+    Access,
+    Vigil,
+    Navigation,
+    Clusters,
+    HandingOver,
+    Operating,
+    RollingOut,
+    inherit_bindings=False,
 ):
     """`open_session(name)` connects to another cluster by name; it may raise IrisError and runs in a thread."""
 
@@ -72,8 +83,10 @@ class IrisApp(
         crash_dir: Path | None = None,
         glyphs: Glyphs | None = None,
         settings: ConsoleSettings | None = None,
+        watch_clock: Clock | None = None,
     ) -> None:
         super().__init__(session)
+        self.watch_clock = watch_clock
         self.settle(settings, glyphs)
         self.begin_vigil()
         self.ended_by = ""
@@ -148,6 +161,7 @@ class IrisApp(
     async def on_unmount(self) -> None:
         from iris_tui.threads import in_thread
 
+        await self.end_rollouts()
         await in_thread(self.write_saved, name="save")
         for session in self.sessions.values():
             with contextlib.suppress(IrisError):
@@ -349,7 +363,10 @@ class IrisApp(
         if isinstance(self.screen, QuitScreen):
             self.screen.dismiss(True)
             return
-        self.push_screen(QuitScreen(self._quit_note), lambda sure: self.do_quit_now() if sure else None)
+        self.push_screen(
+            QuitScreen(" ".join(filter(None, (self.rollout_note, self._quit_note)))),
+            lambda sure: self.do_quit_now() if sure else None,
+        )
 
     def do_quit_now(self) -> None:
         self.exit(0)

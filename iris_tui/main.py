@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from iris_core.config.console import ConsoleSettings
     from iris_core.connect import Target
     from iris_core.contracts import AsyncClient
+    from iris_core.live.clock import Clock
     from iris_tui.session import Session
 
 DEMO_NOTE = "The demo's cluster and its jobs end with it."
@@ -33,8 +34,8 @@ def main() -> NoReturn:
     sys.exit(run(sys.argv[1:]))
 
 
-def run(argv: Sequence[str]) -> int:
-    """Run one command line and return its exit code; nothing is raised."""
+def run(argv: Sequence[str], *, clock: Clock | None = None) -> int:
+    """Run one command line and return its exit code; nothing is raised. `clock` is that of a rollout's watch, for tests."""
     from iris_core.cli.main import run as run_command
 
     if argv[:1] == ["--keys"]:
@@ -51,7 +52,7 @@ def run(argv: Sequence[str]) -> int:
         url = f"--controller-url={target.url}"
         return run_console(target, selector=url, on_quit_note=DEMO_NOTE, remember=False)
 
-    return run_command(words, program="iris", console=console, alone=alone)
+    return run_command(words, program="iris", console=console, alone=alone, clock=clock)
 
 
 def _without_plain(argv: Sequence[str]) -> tuple[list[str], bool]:
@@ -91,7 +92,7 @@ def _open(line: CommandLine, *, plain: bool) -> int:
         if chosen is None:
             return 0
         target = chosen
-    return run_console(target, selector=line.selector().strip())
+    return run_console(target, selector=line.selector().strip(), watch_clock=line.clock)
 
 
 def _open_plain(line: CommandLine) -> int:
@@ -234,6 +235,7 @@ def run_console(
     title: str = "",
     on_quit_note: str = "",
     remember: bool = True,
+    watch_clock: Clock | None = None,
 ) -> int:
     """Open the console on a cluster and return its exit code when it has ended: 0, 128 + signal, or 1 after a fault of its own.
 
@@ -244,6 +246,7 @@ def run_console(
         title: A sentence shown at the start.
         on_quit_note: What the question before quitting says ends with the console.
         remember: Whether it opens as it was left, and keeps how it is left; not for a cluster that ends with it.
+        watch_clock: That of a rollout's watch, for tests; None = the machine's own.
     """
     preload()
     from iris_core.config.console import load_settings
@@ -255,12 +258,15 @@ def run_console(
         session = session_for(
             target, selector=selector, client_factory=client_factory, settings=settings, remember=remember
         )
-        return _show(session, settings, title=title, on_quit_note=on_quit_note, read_only=target.read_only)
+        return _show(
+            session, settings, title=title, on_quit_note=on_quit_note, read_only=target.read_only, watch_clock=watch_clock
+        )  # fmt: skip
 
 
 def _show(
-    session: Session, settings: ConsoleSettings, *, title: str = "", on_quit_note: str = "", read_only: bool = False
-) -> int:
+    session: Session, settings: ConsoleSettings, *, title: str = "", on_quit_note: str = "", read_only: bool = False,
+    watch_clock: Clock | None = None,
+) -> int:  # fmt: skip
     """Run the console on a session; others that are gone to from there are read-only, too, if this one is to be."""
     from iris_core.config.places import state_home
     from iris_tui.app import QUIT_NOTE, IrisApp
@@ -281,6 +287,7 @@ def _show(
         title=title,
         crash_dir=state_home(),
         settings=settings,
+        watch_clock=watch_clock,
     )
     with handlers_kept():
         app.run(mouse=settings.mouse)

@@ -129,6 +129,10 @@ _ALL: Final = (
         name="controller", title="Controller", where="screens.controller:ControllerScreen", letter="r", aliases=("readyz",),
         cli="iris-core {at} process status",
     ),
+    ScreenSpec(
+        name="rollout", title="Rollout", where="screens.rollout:RolloutScreen", letter="d", argument="[ID]", aliases=("deploy", "rollout-status"),
+        cli="iris-core rollout status ID",
+    ),
 )  # fmt: skip
 
 SCREENS: Final[dict[str, ScreenSpec]] = {spec.name: spec for spec in _ALL}

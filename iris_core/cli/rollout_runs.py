@@ -6,14 +6,16 @@ the first line of its journal, and a run that goes on takes it from there, never
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from iris_core.cli import rollout_fleet
 from iris_core.cli.rollout_fleet import Scope, Shipping, fleet
 from iris_core.contracts import IrisError, UsageFailed
 from iris_core.live.clock import SystemClock
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from iris_core.procedures.approvals import Approver
     from iris_core.procedures.events import Outcome
     from iris_core.procedures.journal import Journal, Record
+    from iris_core.procedures.rollout import Fleet
 
 PREFIX: Final = "rollout-"
 
@@ -158,9 +161,12 @@ class Run:
 
     async def drive(self, engine: Engine) -> Outcome:
         """Runs it to its end, or until it is left. Raises what `Engine.run` does, UsageFailed."""
+        return await engine.run(NAME, self.arguments, rollout(await asyncio.to_thread(self._fleet)))
+
+    def _fleet(self) -> Fleet:
         said = self.arguments
         known = candidates_of(self.session, said)
-        made = fleet(
+        return fleet(
             self.session,
             Scope(rollout_scope.named(known, said["clusters"]), bool(said["named"])),
             Shipping(said["upstream"], bool(said["fetch"]), said["checks_command"]),
@@ -171,7 +177,6 @@ class Run:
             owner=said["owner"],
             checkpoint_timeout_s=float(said["checkpoint_timeout_s"]),
         )
-        return await engine.run(NAME, said, rollout(made))
 
 
 def candidates_of(session: Session, arguments: dict[str, Any]) -> list[rollout_scope.Candidate]:
@@ -181,6 +186,24 @@ def candidates_of(session: Session, arguments: dict[str, Any]) -> list[rollout_s
     session.config = arguments["config"]
     session.cluster = ""
     return candidates(session)
+
+
+def listed(session: Session) -> tuple[list[rollout_scope.Candidate], str]:
+    """The clusters in the order of a rollout that names none, each with why it cannot be taken; and what kept them from being read."""
+    try:
+        known = rollout_scope.ordered(rollout_fleet.candidates(session))
+    except IrisError as error:
+        return [], error.message
+    found = []
+    for candidate in known:
+        try:
+            rollout_scope.check([candidate])
+            rollout_fleet.reached_all(session, [candidate.name])
+        except IrisError as error:
+            refusal = candidate.refusal or error.message.removeprefix(f"{candidate.name}: ")
+            candidate = replace(candidate, refusal=refusal)
+        found.append(candidate)
+    return found, ""
 
 
 def begin(

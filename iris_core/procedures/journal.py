@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, Self
@@ -24,6 +25,8 @@ Record = dict[str, Any]
 
 SUFFIX: Final = ".jsonl"
 MAX_LINE: Final = 4 << 20
+TRIES: Final = 5
+TRY_S: Final = 0.02
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -209,10 +212,14 @@ class Journal:
 
 
 def _lock(path: Path, descriptor: int) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise JournalHeld(
-            f"{path.stem} is driven by another process", hint="watch it with `status`, or end that process first"
-        ) from None
+    for attempt in range(TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError:
+            if attempt + 1 < TRIES:
+                time.sleep(TRY_S)  # whoever only asks whether it is driven holds it for a moment
+    os.close(descriptor)
+    raise JournalHeld(
+        f"{path.stem} is driven by another process", hint="watch it with `status`, or end that process first"
+    ) from None

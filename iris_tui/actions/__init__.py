@@ -19,6 +19,7 @@ from iris_tui.actions.log import LOG
 from iris_tui.actions.overview import OVERVIEW
 from iris_tui.actions.profiles import FLAME, PROFILES, VIEWER
 from iris_tui.actions.query import AUDIT, CHECKPOINTS, QUERY
+from iris_tui.actions.rollout import ROLLOUT
 from iris_tui.actions.scheduler import EXPLAIN
 from iris_tui.actions.table import TABLE
 from iris_tui.actions.target import TARGET
@@ -68,6 +69,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     *QUERY,
     *AUDIT,
     *CHECKPOINTS,
+    *ROLLOUT,
     *TABLE,
     *LOG,
     *TEXT,
@@ -98,6 +100,7 @@ SCOPES: Final[dict[str, str]] = {
     "query": "Statements and their answers",
     "audit": "The audit log",
     "checkpoints": "Checkpoints",
+    "rollout": "Rollouts",
     "table": "Moving in a table",
     "log": "Logs",
     "text": "Text pages",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,14 @@ NOTHING = SourceTree("", Path(), "", "", "", ())
 class RunningClock(FakeClock):
     """One on which waiting takes no time and time passes nevertheless."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.going = asyncio.Event()
+        """Cleared, whoever waits goes on waiting."""
+        self.going.set()
+
     async def sleep(self, seconds: float) -> None:
+        await self.going.wait()
         self.advance(seconds)
 
 

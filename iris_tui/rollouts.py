@@ -1,0 +1,212 @@
+"""The rollouts that this console drives: they belong to the console and not to a screen, so that leaving the screen ends none of them.
+
+A rollout runs in the console's own loop with the engine, the journal and the fleet of the command line (`iris_core.cli.rollout_runs`); a
+gate waits for whoever is at the screen, for as long as it takes. Leaving it, or the console, stops it at the next safe point: its journal
+has everything, and this or another console, or the command line, goes on there. Must never answer a gate by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from iris_core.cli.diagnostics import Diagnostics
+from iris_core.contracts import IrisError
+from iris_core.model.errors import ModelError
+from iris_core.procedures.events import Suspended
+
+if TYPE_CHECKING:
+    from iris_core.cli.rollout_runs import Run
+    from iris_core.cli.session import Session as CommandLine
+    from iris_core.live.clock import Clock
+    from iris_core.procedures.approvals import Answer
+    from iris_core.procedures.engine import Engine
+    from iris_core.procedures.events import Gate, Outcome
+    from iris_tui.session import Session
+
+KEPT_NOTES: Final = 20
+
+
+class Quiet(Diagnostics):
+    """What a command would say on standard error, which is the console's own screen: the last lines of it are kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: list[str] = []
+
+    def _write(self, text: str) -> None:
+        self.notes = [*self.notes, text][-KEPT_NOTES:]
+
+    def progress(self, text: str) -> None:
+        """Nothing is drawn over the screen."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """A gate that waits for an answer here."""
+
+    gate: Gate
+    answer: asyncio.Future[Answer]
+
+
+class Driving:
+    """One rollout that this console drives.
+
+    Attributes:
+        asked: The gate that waits, None if none does.
+        leaving: It was told to stop at the next safe point.
+        outcome: Its end, None before.
+        fault: Why it stopped without an end, "" if it did not.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.asked: Asked | None = None
+        self.leaving = False
+        self.outcome: Outcome | None = None
+        self.fault = ""
+        self._engine: Engine = run.engine(self)
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def id(self) -> str:
+        """Of the rollout."""
+        return self.run.id
+
+    @property
+    def over(self) -> bool:
+        """Whether it no longer runs here."""
+        return self._task is not None and self._task.done()
+
+    def start(self, *, end: bool = False) -> None:
+        """Run it; to `end` it is to put right what was begun."""
+        if end:
+            self._engine.cancel()
+        self._task = asyncio.get_running_loop().create_task(self._drive(), name=f"rollout {self.id}")
+
+    async def _drive(self) -> None:
+        try:
+            self.outcome = await self.run.drive(self._engine)
+        except Suspended:
+            pass  # it goes on where it was left
+        except IrisError as error:
+            self.fault = error.message + (f"; {error.hint}" if error.hint else "")
+        finally:
+            self.run.journal.close()
+            self.run.session.close()
+
+    async def ask(self, gate: Gate) -> Answer:
+        """Implements Approver: whoever is at the screen answers."""
+        self.asked = Asked(gate, asyncio.get_running_loop().create_future())
+        try:
+            return await self.asked.answer
+        finally:
+            self.asked = None
+
+    def answer(self, answer: Answer) -> None:
+        """The answer to the gate that waits. Raises Refused: it does not fit, and the gate waits on."""
+        from iris_core.procedures.approvals import check
+
+        if self.asked is None or self.asked.answer.done():
+            return
+        check(self.asked.gate, answer)
+        self.asked.answer.set_result(answer)
+
+    def leave(self) -> None:
+        """Stop it at the next point at which nothing is half done."""
+        self.leaving = True
+        self._engine.suspend()
+
+    def abort(self) -> None:
+        """End it: what was begun is put right."""
+        self._engine.cancel()
+
+    async def finished(self) -> None:
+        """Wait until it no longer runs here."""
+        if self._task is not None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(self._task)
+
+
+class Rollouts:
+    """Those of one console. `watch_clock` is that of the watch, for tests; None = the machine's own."""
+
+    def __init__(self, watch_clock: Clock | None = None) -> None:
+        self.watch_clock = watch_clock
+        self.driving: Driving | None = None
+        self.journal_dir: str | None = None
+        """None = where the command line keeps journals, too."""
+        self.account = ""
+        """Who drives, "" = whoever this process belongs to."""
+        self.tree = Path()
+        """Where the tree is that is shipped: the folder that the console was started in."""
+
+    def folder(self) -> Path:
+        """Where the journals are. Raises IrisError; may block."""
+        from iris_core.procedures.journal import journal_dir
+
+        return journal_dir(self.journal_dir)
+
+    def command_line(self, session: Session) -> CommandLine:
+        """A command line that selects what the console shows, and says nothing."""
+        from iris_core.cli.session import Session as CommandLine
+
+        made = CommandLine(clock=self.watch_clock)
+        made.diagnostics = Quiet()
+        option, _, value = session.selector.strip().partition("=")
+        if option == "--config":
+            made.config = value
+        return made
+
+    def require_idle(self) -> None:
+        """Raises ModelError: this console drives one already."""
+        if self.driving is not None and not self.driving.over:
+            raise ModelError(f"this console drives {self.driving.id} already: leave it first")
+
+    def drive(self, run: Run, *, end: bool = False) -> Driving:
+        """Run it from here."""
+        self.driving = Driving(run)
+        self.driving.start(end=end)
+        return self.driving
+
+    @property
+    def note(self) -> str:
+        """What the question before quitting says of it, "" if nothing runs."""
+        driving = self.driving
+        if driving is None or driving.over:
+            return ""
+        if driving.asked is not None:
+            return f"{driving.id} stays at its gate, and goes on from there."
+        return f"{driving.id} is left at the next safe point first."
+
+    async def end(self) -> None:
+        """Leave what runs at a safe point, and wait for that."""
+        driving = self.driving
+        if driving is not None and not driving.over:
+            driving.leave()
+            await driving.finished()
+
+
+class RollingOut:
+    """The part of the app that keeps its rollouts. Mix into an App."""
+
+    watch_clock: Clock | None = None
+
+    @cached_property
+    def rollouts(self) -> Rollouts:
+        """What this console rolls out."""
+        return Rollouts(self.watch_clock)
+
+    @property
+    def rollout_note(self) -> str:
+        """What the question before quitting says of a rollout, "" if none runs here."""
+        return self.rollouts.note if "rollouts" in self.__dict__ else ""
+
+    async def end_rollouts(self) -> None:
+        """Before the console ends."""
+        if "rollouts" in self.__dict__:
+            await self.rollouts.end()

@@ -1,0 +1,455 @@
+"""Rollout: one tree to several clusters, step by step, each step's evidence before its question; also as somebody who looks on.
+
+What is shown is read from the journal alone, whoever drives: this console, another one, or the command line. So the screen can be closed
+and opened again at the same step, also by another account, and a follower sees what the driver sees; only the driver is asked. What
+drives belongs to the console (`iris_tui.rollouts`), not to the screen. Must never change anything but by the answer to a gate.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+
+from textual.containers import Container
+
+from iris_core.contracts import IrisError
+from iris_core.live.samples import Samples
+from iris_core.live.wording import Tone
+from iris_core.model.errors import ModelError
+from iris_core.model.text import one_line
+from iris_core.procedures.approvals import Answer, Refused
+from iris_core.procedures.events import STOP
+from iris_core.procedures.progress import Progress
+from iris_tui.drawing import Run
+from iris_tui.keymap import bindings
+from iris_tui.screen import ConsoleScreen
+from iris_tui.tabbed import PartText
+from iris_tui.threads import in_thread
+from iris_tui.widgets.chart import Chart, Unit
+from iris_tui.widgets.facts import Facts
+from iris_tui.widgets.pane import Pane, State, Status
+from iris_tui.widgets.prompt import Question
+from screens import rollout_words as words
+from screens.rollout_gate import GatePanel
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.widget import Widget
+
+    from iris_core.cli.rollout_runs import Known
+    from iris_core.cli.rollout_runs import Run as RolloutRun
+    from iris_core.procedures.journal import Record
+    from iris_core.procedures.rollout_scope import Candidate
+    from iris_tui.pages import Lines
+    from iris_tui.rollouts import Driving, Rollouts
+    from iris_tui.session import Session
+
+T = TypeVar("T")
+EVERY_S: Final = 0.3
+LANDING_S: Final = 5.0
+SHORT_ROWS: Final = 34
+TINY_ROWS: Final = 20
+ABORT: Final = "abort"
+CHARTS: Final = (
+    ("healthy workers", Unit.COUNT),
+    ("running tasks", Unit.COUNT),
+    ("pending tasks", Unit.COUNT),
+    ("failed attempts", Unit.COUNT),
+    ("loop late (p99)", Unit.MS),
+    ("log store behind", Unit.MS),
+)
+
+
+class RolloutScreen(ConsoleScreen):
+    """See the module."""
+
+    CSS_PATH = "rollout.tcss"
+    SCOPES: ClassVar[tuple[str, ...]] = ("rollout",)
+    BINDINGS = bindings("rollout")
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.shown = ""
+        """The rollout that is shown, "" = the list of all."""
+        self._all = False
+        """The list is shown because somebody asked for it."""
+        self.facts = Facts()
+        self.text = PartText("rollout")
+        self.pane = Pane(self.text)
+        self.charts: list[Chart] = []
+        self.gate = GatePanel()
+        self._known: Known | None = None
+        self._landing: tuple[list[Candidate], list[Known], str] | None = None
+        self._fault = ""
+        self._reading = False
+        self._read_at = float("-inf")
+        self._drawn: tuple[Any, ...] = ()
+        self._history: list[str] = []
+
+    @property
+    def rollouts(self) -> Rollouts:
+        """Those of the console."""
+        return self.console.rollouts
+
+    @property
+    def driving(self) -> Driving | None:
+        """What is shown, if this console drives it."""
+        driving = self.rollouts.driving
+        return driving if driving is not None and driving.id == self.shown and not driving.over else None
+
+    # --- building ----------------------------------------------------------------------------------------------------
+
+    def title_text(self) -> str:
+        return "rollout"
+
+    def body(self) -> Iterable[Widget]:
+        glyphs = self.console.glyphs
+        self.text.wrap = True
+        self.charts = [Chart(title, unit, glyphs) for title, unit in CHARTS]
+        yield self.facts
+        yield self.pane
+        yield Container(*self.charts, id="rollout-charts")
+        yield self.gate
+
+    def on_mount(self) -> None:
+        self.text.take_focus()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.set_class(event.size.height < SHORT_ROWS, "-short")
+        self.set_class(event.size.height < TINY_ROWS, "-tiny")
+
+    def check_argument(self, argument: str) -> None:
+        if argument and (len(argument.split()) > 1 or "/" in argument):
+            raise ModelError(f"{one_line(argument)!r} is no rollout", hint="`rollouts` lists them")
+
+    def accept(self, argument: str) -> None:
+        if argument:
+            self._show(argument)
+
+    def view_state(self) -> dict[str, Any]:
+        return {"rollout": self.shown} if self.shown else {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        if isinstance(state.get("rollout"), str):
+            self._show(state["rollout"])
+
+    def _show(self, procedure: str, *, everything: bool = False) -> None:
+        """Show this one; "" = the list."""
+        if procedure != self.shown or everything:
+            self.shown, self._all, self._known = procedure, everything, None
+            self._fault, self._drawn = "", ()
+        self._read_at = float("-inf")
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        now = time.monotonic()
+        if not self._reading and now - self._read_at >= (EVERY_S if self.shown else LANDING_S):
+            self._reading = True
+            self.run_worker(self._read(), name="read rollouts", group="rollouts", exit_on_error=False)
+        self._draw()
+
+    async def _read(self) -> None:
+        asked, rollouts, line = self.shown, self.rollouts, self.rollouts.command_line(self.session)
+
+        def work() -> tuple[Known | None, tuple[list[Candidate], list[Known], str] | None]:
+            from iris_core.cli import rollout_runs
+
+            folder = rollouts.folder()
+            if asked:
+                return rollout_runs.find(folder, asked), None
+            try:
+                candidates, fault = rollout_runs.listed(line)
+            finally:
+                line.close()
+            return None, (candidates, rollout_runs.known(folder), fault)
+
+        try:
+            found, landing = await in_thread(work, name="read rollouts")
+            if asked == self.shown:
+                self._known, self._landing, self._fault = found, landing or self._landing, ""
+                self._choose()
+        except IrisError as error:
+            if asked == self.shown:
+                self._fault = error.message
+        finally:
+            self._reading, self._read_at = False, time.monotonic()
+
+    def _choose(self) -> None:
+        """Opened without a word, it shows what goes on: what this console drives, else the newest that has not ended."""
+        if self.shown or self._all or self._landing is None:
+            return
+        driving = self.rollouts.driving
+        open_ones = [one.id for one in self._landing[1] if not one.ended and one.changed_something]
+        if driving is not None and not driving.over:
+            self._show(driving.id)
+        elif open_ones:
+            self._show(open_ones[0])
+
+    # --- drawing -----------------------------------------------------------------------------------------------------
+
+    def _draw(self) -> None:
+        driving = self.driving
+        asked = driving.asked if driving is not None else None
+        if asked is not None and not self._has_evidence(asked.gate.id):
+            asked = None
+        self.gate.show(
+            asked.gate if asked is not None else None, self._command(asked.gate) if asked is not None else ""
+        )
+        known = self._known
+        over = self.rollouts.driving
+        fault = over.fault if over is not None and over.over and over.id == self.shown else ""
+        version = (
+            self.shown, len(known.records) if known is not None else -1, known.driven if known is not None else None,
+            self._landing_version(), self._fault, fault, driving is not None, driving.leaving if driving is not None else False,
+            asked is not None,
+        )  # fmt: skip
+        if version == self._drawn:
+            return
+        self._drawn = version
+        if self.shown:
+            self._draw_one(known, driving, fault)
+        else:
+            self._draw_landing()
+
+    def _has_evidence(self, gate: str) -> bool:
+        """Whether what the journal holds up to this question is on the screen: no question without its evidence."""
+        records = self._known.records if self._known is not None else []
+        last = next((record for record in reversed(records) if record["type"] == "asked"), None)
+        return last is not None and last["event"] == gate and self._drawn[:2] == (self.shown, len(records))
+
+    def _landing_version(self) -> tuple[Any, ...]:
+        if self._landing is None:
+            return ()
+        candidates, known, fault = self._landing
+        return (tuple(candidates), tuple((one.id, one.state()) for one in known), fault)
+
+    def _draw_landing(self) -> None:
+        self.facts.show([])
+        self.set_class(False, "-watching")
+        self.pane.update_title([Run("Rollouts")])
+        if self._landing is None:
+            status = (
+                Status(State.ERROR, "", (one_line(self._fault), "^r tries again now."))
+                if self._fault
+                else Status(State.LOADING, "", ("Reading the rollouts …",))
+            )
+            self.pane.set_status(status)
+            return
+        self.pane.set_status(Status(State.READY))
+        self.text.show(words.landing(*self._landing))
+
+    def _draw_one(self, known: Known | None, driving: Driving | None, fault: str) -> None:
+        self.pane.update_title([Run(f"Rollout {one_line(self.shown)}")])
+        if known is None:
+            lines = (
+                (one_line(self._fault), "`rollouts` lists those that there are.")
+                if self._fault
+                else ("Reading the journal …",)
+            )
+            self.pane.set_status(Status(State.ERROR if self._fault else State.LOADING, "", lines))
+            return
+        records = known.records
+        progress = Progress.of(records)
+        tree = (progress.evidence.get("tree-state") or {}).get("id", "")
+        leaving = driving is not None and driving.leaving
+        top = [words.state(progress, ours=driving is not None, driven=known.driven, leaving=leaving)]
+        top.append(Run(f"   tree {tree[:12]}" if tree else "", Tone.DIM))
+        top.append(Run(f"   begun by {one_line(progress.started_by)}", Tone.DIM))
+        facts = [top, words.standings(records)]
+        name, samples = words.watched(records)
+        watching = bool(samples) and not progress.status and (
+            f"{name}/verdict" not in progress.evidence
+            or (progress.asked is not None and str(progress.asked["event"]).startswith(f"{name}/"))
+        )  # fmt: skip
+        if watching:
+            facts.append(words.countdown(name, samples))
+        if fault:
+            facts.append([Run(one_line(fault), Tone.BAD)])
+        self.facts.show(facts)
+        self.set_class(watching, "-watching")
+        if watching:
+            self._draw_charts(samples)
+        self.pane.set_status(Status(State.READY))
+        at_end = self.text.scroll_offset.y >= self.text.max_scroll_y - 1
+        self.text.show(words.lines(records))
+        if at_end:
+            self.call_after_refresh(self.text.scroll_end, animate=False)
+
+    def _draw_charts(self, samples: list[dict[str, Any]]) -> None:
+        for chart, series in zip(self.charts, words.SERIES, strict=True):
+            chart.show(Samples((int(sample["at_ms"]), words.numbers(sample)[series]) for sample in samples))
+
+    def _command(self, gate: Any) -> str:
+        return f"iris-core rollout resume {self.shown} --approve {gate.id}={gate.token()}"
+
+    def reload(self) -> None:
+        """Read again now."""
+        self._read_at = float("-inf")
+
+    def idle_actions(self) -> frozenset[str]:
+        driving, known = self.driving, self._known
+        idle = set()
+        if driving is None or driving.asked is None:
+            idle.add("rollout.answer")
+        if driving is None:
+            idle.add("rollout.leave")
+        if known is None:
+            idle.add("rollout.report")
+        if driving is not None or (known is not None and (known.ended or known.driven)):
+            idle.add("rollout.resume")
+        if driving is not None:
+            idle.add("rollout.begin")
+        return super().idle_actions() | idle
+
+    # --- doing -------------------------------------------------------------------------------------------------------
+
+    def _require_free(self) -> None:
+        """Raises ModelError: nothing can be driven from here now."""
+        if self.session.read_only:
+            raise ModelError("this console is read-only: it can only look on", hint=":write allows changes")
+        self.rollouts.require_idle()
+
+    def do_begin(self, text: str) -> None:
+        self._require_free()
+        if text:
+            self._begin_to(text)
+            return
+        candidates = self._landing[0] if self._landing is not None else []
+        proposed = ",".join(candidate.name for candidate in candidates if not candidate.refusal)
+        question = Question(
+            "Roll out to, in this order: ", self._begin_to, cancel=self.text.take_focus, history=self._history
+        )
+        self.prompt.ask(question, proposed)
+
+    def _begin_to(self, text: str) -> None:
+        self._require_free()
+        self.text.take_focus()
+        if not text.strip():
+            raise ModelError("no cluster is named")
+        rollouts, line = self.rollouts, self.rollouts.command_line(self.session)
+
+        def make() -> RolloutRun:
+            from iris_core.cli import rollout_fleet, rollout_runs
+
+            scope = rollout_fleet.scope(line, text.strip())
+            return rollout_runs.begin(
+                line, rollouts.folder(), scope, rollout_fleet.Shipping(), rollouts.tree, who=rollouts.account
+            )
+
+        self._drive(make, "begin a rollout")
+
+    def do_resume(self, text: str) -> None:
+        self._go_on(text, end=False)
+
+    def _go_on(self, text: str, *, end: bool) -> None:
+        self._require_free()
+        rollouts, line = self.rollouts, self.rollouts.command_line(self.session)
+        wanted = text.strip() or self.shown or None
+
+        def make() -> RolloutRun:
+            from iris_core.cli import rollout_runs
+
+            one = rollout_runs.chosen(rollouts.folder(), wanted)
+            if one.ended:
+                raise IrisError(f"{one.id} has ended: {one.progress.state}")
+            return rollout_runs.go_on(line, one, rollouts.account)
+
+        self._drive(make, "go on with a rollout", end=end)
+
+    def _drive(self, make: Callable[[], RolloutRun], doing: str, *, end: bool = False) -> None:
+        async def work() -> None:
+            try:
+                run = await in_thread(make, name=doing)
+            except (IrisError, ModelError) as error:
+                hint = f"; {error.hint}" if error.hint else ""
+                self.console.say(one_line(f"{error.message}{hint}"), severity="error")
+                return
+            try:
+                self.rollouts.require_idle()
+            except ModelError as error:
+                run.journal.close()
+                self.console.say(str(error), severity="warning")
+                return
+            self._show(self.rollouts.drive(run, end=end).id)
+
+        self.run_worker(work(), name=doing, group="drive", exit_on_error=False)
+
+    def do_answer(self) -> None:
+        if self.driving is None or self.driving.asked is None:
+            raise ModelError("nothing is asked here now")
+        self.gate.take_focus()
+
+    def on_gate_panel_answered(self, event: GatePanel.Answered) -> None:
+        event.stop()
+        driving = self.driving
+        if driving is None or driving.asked is None or driving.asked.gate is not event.gate:
+            return
+        if self.session.read_only:
+            self.console.say("this console is read-only: it can only look on", severity="warning")
+            return
+        reason = "stopped in the console" if event.choice == STOP else ""
+        try:
+            driving.answer(Answer(event.choice, typed=event.typed, reason=reason))
+        except Refused as error:
+            self.console.say(error.message, severity="warning")
+
+    def on_gate_panel_left(self, event: GatePanel.Left) -> None:
+        event.stop()
+        self.text.take_focus()
+
+    def do_lines(self) -> None:
+        self.text.take_focus()
+
+    def do_leave(self) -> None:
+        driving = self.driving
+        if driving is None:
+            raise ModelError("this console does not drive it")
+        driving.leave()
+
+    def do_abort(self) -> None:
+        known = self._known
+        if known is None or known.ended:
+            raise ModelError("there is no rollout here to be ended")
+
+        def sure(text: str) -> None:
+            if text.strip() != ABORT:
+                raise ModelError(f"type {ABORT} to end it; Escape leaves it as it is")
+            self.text.take_focus()
+            if self.driving is not None:
+                self.driving.abort()
+            else:
+                self._go_on(self.shown, end=True)
+
+        label = f"Type {ABORT} to end {self.shown} and put right what it began: "
+        self.prompt.ask(Question(one_line(label), sure, cancel=self.text.take_focus))
+
+    def do_all(self) -> None:
+        self._show("", everything=True)
+
+    def do_report(self) -> None:
+        from iris_tui.pages import TextPage
+
+        if not self.shown:
+            raise ModelError("choose a rollout first", hint=":rollout ID shows one")
+        shown, rollouts = self.shown, self.rollouts
+
+        async def load() -> Lines:
+            def work() -> list[Record]:
+                from iris_core.cli import rollout_runs
+
+                return rollout_runs.find(rollouts.folder(), shown).records
+
+            from iris_core.procedures import rollout_report
+
+            text = rollout_report.markdown(shown, await in_thread(work, name="read journal"))
+            return [(line, Tone.BUSY if line.startswith("#") else Tone.PLAIN) for line in text.splitlines()]
+
+        command = f"iris-core rollout report {shown}"
+        self.console.push_screen(TextPage(self.session, f"Report of {one_line(shown)}", load, command=command))
+
+    def do_times(self) -> None:
+        for chart in self.charts:
+            chart.local = not chart.local
+            chart.refresh()

@@ -1,0 +1,158 @@
+"""The question of a rollout, on its screen: what was found, what happens on a yes, what can be undone, the same as a command line.
+
+It is part of the screen and no dialog, so that the evidence above it can be read while it stands, for as long as that takes. Going ahead
+takes the name that is asked for and then the button; stopping, which cannot be taken back, takes two presses. Closing the screen
+answers nothing. Must never offer what the gate does not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.message import Message
+from textual.widgets import Button, Input, Static
+
+from iris_core.model.text import one_line
+from iris_core.procedures.events import STOP
+from iris_tui.widgets.line_input import LineInput
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from iris_core.procedures.events import Gate
+
+WORDS = {"approve": "Approve", "skip": "Skip it", "stop": "Stop the rollout", "roll back": "Roll back …"}
+
+
+class GatePanel(VerticalScroll):
+    """Shows one gate at a time; `show(None)` hides it."""
+
+    DEFAULT_CSS = """
+    GatePanel { height: auto; max-height: 60%; border-top: solid $warning; padding: 0 1; display: none; }
+    GatePanel #rollout-asks { text-style: bold; }
+    GatePanel #rollout-command { color: $text-muted; }
+    GatePanel #rollout-typed { layout: horizontal; height: 1; }
+    GatePanel #rollout-typed Static { width: auto; }
+    GatePanel Input { border: none; padding: 0; height: 1; width: 1fr; background: $surface; }
+    GatePanel #rollout-buttons { height: 1; }
+    GatePanel Button { margin-right: 2; min-width: 19; }
+    GatePanel Button:focus { text-style: bold reverse; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", show=False),
+        Binding("right", "button(1)", show=False),
+        Binding("left", "button(-1)", show=False),
+        Binding("down", "app.focus_next", show=False),
+        Binding("up", "app.focus_previous", show=False),
+    ]
+
+    class Answered(Message):
+        """The operator chose."""
+
+        def __init__(self, gate: Gate, choice: str, typed: str) -> None:
+            super().__init__()
+            self.gate, self.choice, self.typed = gate, choice, typed
+
+    class Left(Message):
+        """The operator went back to the lines."""
+
+    def __init__(self) -> None:
+        super().__init__(can_focus=False)
+        self.gate: Gate | None = None
+        self._sure = False
+
+    def compose(self) -> ComposeResult:
+        yield Static("", id="rollout-asks", markup=False)
+        yield Static("", id="rollout-effects", markup=False)
+        yield Static("", id="rollout-command", markup=False)
+        with Horizontal(id="rollout-typed"):
+            yield Static("", id="rollout-wanted", markup=False)
+            yield LineInput(id="rollout-name", compact=True)
+        with Horizontal(id="rollout-buttons"):
+            yield Button("", id="rollout-yes", variant="error", compact=True)
+            yield Button("", id="rollout-skip", compact=True)
+            yield Button("", id="rollout-stop", compact=True)
+
+    def show(self, gate: Gate | None, command: str = "") -> None:
+        """Show a gate; the same one again changes nothing, least of all what has been typed."""
+        if gate is self.gate:
+            return
+        had = self.screen.focused is not None and self in self.screen.focused.ancestors_with_self
+        self.gate = gate
+        self.display = gate is not None
+        if gate is None:
+            if had:
+                self.post_message(self.Left())
+            return
+        self._sure = False
+        self.query_one("#rollout-asks", Static).update(one_line(f"{gate.title}?"))
+        said = [f"• {one_line(line)}" for line in gate.effects] + [f"undo: {one_line(line)}" for line in gate.undo]
+        self.query_one("#rollout-effects", Static).update("\n".join(said))
+        self.query_one("#rollout-command", Static).update(f"same as: {one_line(command)}")
+        self.query_one("#rollout-typed").display = gate.tier >= 3
+        self.query_one("#rollout-wanted", Static).update(f"Type {one_line(gate.name)} to approve: ")
+        self.query_one("#rollout-name", LineInput).value = ""
+        self.query_one("#rollout-yes", Button).label = WORDS[gate.approving[0]]
+        self.query_one("#rollout-skip", Button).label = WORDS["skip"]
+        self.query_one("#rollout-skip").display = "skip" in gate.choices
+        self.query_one("#rollout-stop", Button).label = WORDS[STOP]
+        self._open()
+        self.scroll_home(animate=False)
+
+    def take_focus(self) -> None:
+        """To what is asked for first; never to a button that approves."""
+        if self.gate is not None:
+            self.query_one("#rollout-name" if self.gate.tier >= 3 else "#rollout-stop").focus()
+
+    def _open(self) -> None:
+        gate = self.gate
+        typed = self.query_one("#rollout-name", LineInput).value
+        self.query_one("#rollout-yes", Button).disabled = gate is None or (gate.tier >= 3 and typed != gate.name)
+
+    @on(Input.Changed)
+    def _typed(self) -> None:
+        self._open()
+
+    @on(Input.Submitted)
+    def _entered(self, event: Input.Submitted) -> None:
+        """Enter in the box only goes on to the button."""
+        event.stop()
+        yes = self.query_one("#rollout-yes", Button)
+        if not yes.disabled:
+            yes.focus()
+
+    @on(Button.Pressed, "#rollout-yes")
+    def _approved(self) -> None:
+        if self.gate is not None:
+            self._answer(self.gate.approving[0])
+
+    @on(Button.Pressed, "#rollout-skip")
+    def _skipped(self) -> None:
+        self._answer("skip")
+
+    @on(Button.Pressed, "#rollout-stop")
+    def _stopped(self) -> None:
+        if self._sure:
+            self._answer(STOP)
+            return
+        self._sure = True
+        self.query_one("#rollout-stop", Button).label = "Stop: press again"
+
+    def _answer(self, choice: str) -> None:
+        gate = self.gate
+        if gate is not None:
+            self.post_message(self.Answered(gate, choice, self.query_one("#rollout-name", LineInput).value))
+
+    def action_button(self, by: int) -> None:
+        """To the next button, or the one before; a line of text moves its own cursor with these keys."""
+        if by > 0:
+            self.screen.focus_next(Button)
+        else:
+            self.screen.focus_previous(Button)
+
+    def action_leave(self) -> None:
+        """Back to the lines; the question stands."""
+        self.post_message(self.Left())

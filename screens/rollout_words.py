@@ -1,0 +1,168 @@
+"""What a rollout's journal comes to on the screen: its lines, where each cluster stands, and the samples of its watch.
+
+Pure: records in, lines and numbers out. The words of single lines are those of the command line (`iris_core.procedures.telling`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from iris_core.live.wording import Tone
+from iris_core.model.text import one_line
+from iris_core.procedures import rollout_report, telling
+from iris_core.procedures.progress import Progress
+from iris_core.procedures.rollout_watch import DURATION_S
+from iris_tui.drawing import Run
+
+if TYPE_CHECKING:
+    from iris_core.cli.rollout_runs import Known
+    from iris_core.procedures.journal import Record
+    from iris_core.procedures.rollout_scope import Candidate
+    from iris_tui.pages import Lines
+
+_TONES: Final = {
+    "passed": Tone.GOOD,
+    "failed its watch": Tone.BAD,
+    "failed": Tone.BAD,
+    "in its restart": Tone.BUSY,
+    "watched": Tone.BUSY,
+    "skipped": Tone.WARN,
+    "stopped at its gate": Tone.WARN,
+}
+
+
+def lines(records: Sequence[Record]) -> Lines:
+    """The whole way so far."""
+    found: list[tuple[str, Tone]] = []
+    for record in records:
+        kind = record["type"]
+        for text in telling.words(record):
+            found.append((text, _tone(kind, text)))
+        if kind == "asked":
+            again = " once more" if record["again"] else ""
+            found.append((one_line(f"  asked{again}: {record['title']}"), Tone.WAIT))
+        elif kind == "resumed":
+            found.append((one_line(f"{record['by']} goes on"), Tone.DIM))
+        elif kind == "ended":
+            good = record["status"] == "done"
+            found.append((one_line(f"{record['status']}: {record['state']}"), Tone.GOOD if good else Tone.BAD))
+            found += [(one_line(f"  {detail}"), Tone.PLAIN) for detail in record["details"]]
+            if record["next"]:
+                found.append((one_line(f"  next: {record['next']}"), Tone.WARN))
+    return found
+
+
+def _tone(kind: str, text: str) -> Tone:
+    if kind == "step":
+        return Tone.BUSY
+    if kind in ("failed", "refused") or text.lstrip().startswith(("FAIL", "concern")):
+        return Tone.BAD
+    if text.lstrip().startswith("note"):
+        return Tone.WARN
+    return Tone.DIM if kind in ("gathering", "intent") else Tone.PLAIN
+
+
+def standings(records: Sequence[Record]) -> list[Run]:
+    """Where each cluster stands, in order."""
+    runs: list[Run] = []
+    for name in rollout_report.clusters(records):
+        said = rollout_report.standing(records, name)
+        runs += [Run(f"{one_line(name)} ", Tone.PLAIN), Run(said, _TONES.get(said, Tone.DIM)), Run("   ")]
+    return runs
+
+
+def state(progress: Progress, *, ours: bool, driven: bool, leaving: bool) -> Run:
+    """How the whole stands, in a few words."""
+    if progress.status:
+        return Run(progress.status, Tone.GOOD if progress.status == "done" else Tone.BAD)
+    if leaving:
+        return Run("is left at the next safe point", Tone.WARN)
+    if progress.asked is not None and ours:
+        return Run("waits for your answer", Tone.WAIT)
+    if driven:
+        who = "waits for whoever drives it" if progress.asked is not None else "driven by another process"
+        return Run("goes on" if ours else f"{who}: you look on", Tone.BUSY)
+    return Run("was left, and waits to be gone on with", Tone.WARN)
+
+
+def watched(records: Sequence[Record]) -> tuple[str, list[dict[str, Any]]]:
+    """The cluster whose watch is the newest, and its samples with that from before the restart; ("", []) without one."""
+    name = ""
+    for record in records:
+        event = str(record.get("event", ""))
+        if event.endswith("/watch") and record["type"] == "gathering":
+            name = event.removesuffix("/watch")
+    if not name:
+        return "", []
+    found = rollout_report.facts(records, name)
+    before = [found.before] if found.before is not None else []
+    return name, [*before, *found.watched]
+
+
+def countdown(name: str, samples: Sequence[dict[str, Any]]) -> list[Run]:
+    """How far the watch is."""
+    passed = max((sample.get("after_s") or 0.0 for sample in samples), default=0.0)
+    left = max(DURATION_S - passed, 0.0)
+    said = f"{left:.0f} s are left, and nothing shortens them" if left else "is over"
+    missing = sum(not sample["reachable"] for sample in samples)
+    runs = [
+        Run(f"the watch of {one_line(name)}: {passed:.0f} of {DURATION_S:.0f} s, ", Tone.PLAIN),
+        Run(said, Tone.DIM),
+    ]
+    if missing:
+        runs.append(Run(f"; {missing} looks failed", Tone.BAD))
+    return runs
+
+
+SERIES: Final = ("workers", "running", "pending", "failures", "lag", "store")
+
+
+def numbers(sample: dict[str, Any]) -> dict[str, float | None]:
+    """One sample as the charts have it, by SERIES; None = it was not had."""
+    if not sample["reachable"]:
+        return dict.fromkeys(SERIES)
+    tasks = sample["tasks"]
+    return {
+        "workers": float(sample["workers_healthy"]),
+        "running": float(tasks.get("running", 0)),
+        "pending": float(tasks.get("pending", 0)),
+        "failures": float(sample["failures"]),
+        "lag": float(sample["lag_ms"]),
+        "store": float(sample["store_lag_ms"]),
+    }
+
+
+# --- before there is one -------------------------------------------------------------------------------------------------
+
+
+def landing(candidates: Sequence[Candidate], known: Sequence[Known], fault: str) -> Lines:
+    """What could be taken, what was begun, and what to do."""
+    return list(_landing(candidates, known, fault))
+
+
+def _landing(candidates: Sequence[Candidate], known: Sequence[Known], fault: str) -> Iterator[tuple[str, Tone]]:
+    yield (
+        "A rollout ships the tree around the console's folder to clusters, one after the other, each approved on its own.",
+        Tone.PLAIN,
+    )
+    yield "", Tone.PLAIN
+    if fault:
+        yield one_line(fault), Tone.BAD
+        yield "", Tone.PLAIN
+    yield "Clusters, in the order of a rollout that names none:", Tone.BUSY
+    for number, candidate in enumerate(candidates, 1):
+        yield one_line(f"  {number}. {candidate.words()}"), Tone.PLAIN
+        if candidate.refusal:
+            yield f"     {one_line(candidate.refusal)}", Tone.WARN
+    if not candidates:
+        yield "  none is known: name one by a file in ~/.config/iris/clusters", Tone.DIM
+    yield "", Tone.PLAIN
+    yield "Rollouts, the newest first:", Tone.BUSY
+    for one in known:
+        tone = Tone.PLAIN if one.ended else Tone.WAIT
+        yield one_line(f"{one.id}  {one.state()}  {','.join(one.clusters)}  by {one.progress.started_by}"), tone
+    if not known:
+        yield "  none yet", Tone.DIM
+    yield "", Tone.PLAIN
+    yield "B begins one, o goes on with one that was left, :rollout ID shows one.", Tone.DIM

@@ -1,0 +1,227 @@
+"""The rollout screen: evidence before each question, the name before each approval, and the same step again for whoever opens it later."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.widgets import Button
+
+from iris_core.cli import rollout_fleet, rollout_runs
+from iris_core.procedures import journal as journals
+from iris_core.procedures.rollout_scope import Candidate
+from iris_tui.widgets.line_input import LineInput
+from tests.unit.rollout_world import NEW, RolloutWorld
+from tests.unit.test_console_app import Rig, console
+
+pytestmark = pytest.mark.asyncio
+
+
+class Wizard:
+    """A console on the rollout screen, over clusters on fake hosts."""
+
+    def __init__(self, rig: Rig, world: RolloutWorld) -> None:
+        self.rig = rig
+        self.world = world
+
+    @property
+    def screen(self) -> Any:
+        return self.rig.app.console_screen
+
+    @property
+    def text(self) -> str:
+        return self.rig.screen_text()
+
+    @property
+    def asked(self) -> str:
+        """The gate that the screen asks, "" if none."""
+        gate = self.screen.gate.gate
+        return gate.id if gate is not None else ""
+
+    async def open(self, argument: str = "") -> None:
+        self.rig.app.go("rollout", argument)
+        await self.rig.until(lambda: self.screen.place[0] == "rollout" and self.screen.is_mounted)
+
+    async def begin(self) -> None:
+        await self.open()
+        await self.rig.until(lambda: "Rollouts, the newest first" in self.text)
+        self.rig.app.run_command("rollout-begin h1,h2")
+        await self.rig.until(lambda: self.asked == "tree")
+
+    async def approve(self, gate: str) -> None:
+        """As an operator does: to the question, the name if one is asked for, then the button."""
+        await self.rig.until(lambda: self.asked == gate)
+        shown = self.screen.gate.gate
+        await self.rig.keys("enter")
+        if shown.tier >= 3:
+            await self.rig.until(lambda: isinstance(self.screen.focused, LineInput))
+            await self.rig.type(shown.name)
+            await self.rig.keys("enter")
+        else:
+            await self.rig.keys("left")
+        await self.rig.until(lambda: getattr(self.screen.focused, "id", "") == "rollout-yes")
+        await self.rig.keys("enter")
+        await self.rig.until(lambda: self.asked != gate)
+
+    @property
+    def journal(self) -> list[dict[str, Any]]:
+        (path,) = self.world.folder.glob("rollout-*.jsonl")
+        return journals.read(path)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RolloutWorld:
+    made = RolloutWorld(tmp_path)
+    listed = [Candidate("h1", "local", 3), Candidate("h2", "local", 3)]
+    monkeypatch.setattr(rollout_fleet, "candidates", lambda session: listed)
+    monkeypatch.setattr(rollout_fleet, "_reached", lambda *words: None)
+    monkeypatch.setattr(rollout_runs.Run, "_fleet", lambda run: made.fleet(run.account, run.id))
+    return made
+
+
+@asynccontextmanager
+async def wizard(world: RolloutWorld, *, account: str = "ada", **options: Any) -> AsyncIterator[Wizard]:
+    async with console(**options) as rig:
+        rig.app.rollouts.journal_dir, rig.app.rollouts.account = str(world.folder), account
+        rig.app.rollouts.tree = world.folder
+        yield Wizard(rig, world)
+
+
+async def test_a_whole_rollout_through_its_questions(world: RolloutWorld) -> None:
+    async with wizard(world) as it:
+        await it.open()
+        await it.rig.until(lambda: "1. h1 (controller=local, capacity=3 slices)" in it.text)
+        await it.begin()
+        assert f"Ship tree {NEW[:12]} to h1, h2?" in it.text and "ahead of origin/main" in it.text
+        assert "PASS the controller runs" in it.screen.text.text, "the evidence is there before the question"
+        await it.approve("tree")
+        await it.rig.until(lambda: it.asked == "h1/restart")
+        assert "same as: iris-core rollout resume rollout-" in it.text and "--approve h1/restart=" in it.text
+        assert "undo:" in it.text and "3 running tasks go on" in it.text
+        for gate in ("h1/restart", "h1/next", "h2/restart"):
+            await it.approve(gate)
+        await it.rig.until(lambda: f"done: h1, h2 run {NEW[:12]}" in it.screen.text.text)
+        assert world["h1"].shipped and world["h2"].shipped
+        assert "h1 passed   h2 passed" in it.screen.facts.text
+        await it.rig.keys("R")
+        await it.rig.until(
+            lambda: "Report of rollout-" in it.rig.screen_text() and f"Hash `{NEW}`" in it.rig.screen_text()
+        )
+
+
+async def test_nothing_but_the_name_opens_the_button_and_stopping_takes_two_presses(world: RolloutWorld) -> None:
+    async with wizard(world) as it:
+        await it.begin()
+        yes, stop = it.screen.query_one("#rollout-yes", Button), it.screen.query_one("#rollout-stop", Button)
+        await it.rig.keys("enter")
+        await it.rig.type(NEW[:11])
+        assert yes.disabled
+        await it.rig.keys("enter")
+        assert it.asked == "tree" and yes.disabled
+        await it.rig.type(NEW[11])
+        assert not yes.disabled
+        stop.focus()
+        await it.rig.keys("enter")
+        assert "press again" in str(stop.label) and it.asked == "tree"
+        await it.rig.until(lambda: not stop.has_class("-active"))
+        await it.rig.keys("enter")
+        await it.rig.until(lambda: "stopped: nothing was changed" in it.screen.text.text)
+        assert world["h1"].untouched and world["h2"].untouched
+
+
+async def test_it_is_closed_and_opened_again_at_the_same_question(world: RolloutWorld) -> None:
+    async with wizard(world) as it:
+        await it.begin()
+        await it.approve("tree")
+        await it.rig.until(lambda: it.asked == "h1/restart")
+        await it.rig.type("h")  # not in the box: nothing is asked of these keys
+        it.rig.app.go("jobs")
+        await it.rig.until(lambda: it.screen.place[0] == "jobs")
+        await it.open()
+        await it.rig.until(lambda: it.asked == "h1/restart")
+        assert it.screen.query_one("#rollout-name", LineInput).value == ""
+    assert not any(record["type"] == "ended" for record in it.journal), "closing the console answers nothing"
+    assert world["h1"].untouched
+    async with wizard(world, account="grace") as it:
+        await it.open()
+        await it.rig.until(lambda: "was left" in it.text or "Rollouts, the newest" in it.text)
+        it.rig.app.run_command("rollout-resume")
+        await it.rig.until(lambda: it.asked == "h1/restart")
+        for gate in ("h1/restart", "h1/next", "h2/restart"):
+            await it.approve(gate)
+        await it.rig.until(lambda: "done: h1, h2 run" in it.screen.text.text)
+    answers = [(record["event"], record["by"]) for record in it.journal if record["type"] == "answered"]
+    assert answers[:2] == [("tree", "ada"), ("h1/restart", "grace")]
+
+
+async def test_the_watch_is_drawn_while_it_goes_on_and_says_what_is_left(world: RolloutWorld) -> None:
+    async with wizard(world) as it:
+        await it.begin()
+        await it.approve("tree")
+        world.clock.going.clear()
+        await it.approve("h1/restart")
+        await it.rig.until(lambda: "the watch of h1: 0 of 300 s, 300 s are left, and nothing shortens them" in it.text)
+        await it.rig.until(
+            lambda: it.screen.has_class("-watching") and all(chart.text.strip() for chart in it.screen.charts)
+        )
+        assert "healthy workers" in it.text and "log store behind" in it.text
+        world.clock.going.set()
+        await it.rig.until(lambda: it.asked == "h1/next")
+        assert not world["h2"].host.effects
+
+
+async def test_who_looks_on_sees_the_same_and_is_asked_nothing(world: RolloutWorld) -> None:
+    async with wizard(world) as driver:
+        await driver.begin()
+        name = driver.screen.shown
+        async with wizard(world, account="grace") as follower:
+            await follower.open(name)
+            await follower.rig.until(lambda: "waits for whoever drives it: you look on" in follower.text)
+            assert follower.asked == "" and "PASS the controller runs" in follower.screen.text.text
+            await follower.rig.keys("enter")
+            follower.rig.app.run_command(f"rollout-resume {name}")
+            await follower.rig.until(
+                lambda: any("driven by another process" in note.message for note in follower.rig.app._notifications)
+            )
+        assert driver.asked == "tree"
+
+
+async def test_a_console_that_is_read_only_only_looks_on(world: RolloutWorld) -> None:
+    async with wizard(world, read_only=True) as it:
+        await it.open()
+        await it.rig.until(lambda: "Rollouts, the newest first" in it.text)
+        for command in ("rollout-begin h1", "rollout-resume"):
+            with pytest.raises(Exception, match="read-only"):
+                it.rig.app.run_command(command)
+        assert not list(world.folder.glob("*.jsonl"))
+
+
+async def test_leaving_stops_at_a_safe_point_and_ending_takes_a_word(world: RolloutWorld) -> None:
+    async with wizard(world) as it:
+        await it.begin()
+        await it.rig.keys("L")
+        await it.rig.until(lambda: "was left, and waits to be gone on with" in it.text)
+        it.rig.app.run_command("rollout-abort")
+        await it.rig.type("yes")
+        await it.rig.keys("enter")
+        assert it.screen.prompt.is_open, "another word ends nothing"
+        await it.rig.keys("escape")
+        it.rig.app.run_command("rollout-abort")
+        await it.rig.type("abort")
+        await it.rig.keys("enter")
+        await it.rig.until(lambda: "cancelled: " in it.screen.text.text)
+    assert world["h1"].untouched
+
+
+async def test_what_cannot_begin_is_said_and_nothing_is_there(world: RolloutWorld) -> None:
+    async with wizard(world) as it:
+        await it.open()
+        await it.rig.until(lambda: "Rollouts, the newest first" in it.text)
+        it.rig.app.run_command("rollout-begin nope")
+        await it.rig.until(lambda: any("no cluster named 'nope'" in note.message for note in it.rig.app._notifications))
+        assert not list(world.folder.glob("*.jsonl"))
+        await it.open("rollout-nothing")
+        await it.rig.until(lambda: "no procedure rollout-nothing" in it.text)
