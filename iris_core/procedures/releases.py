@@ -8,6 +8,7 @@ the repository changes nothing of it. A release in use is never removed.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import importlib.util
 import json
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -32,6 +33,8 @@ LOCK_FILE: Final = "requirements/controller.txt"
 BUILD_S: Final = 600.0
 MAX_FILES: Final = 20_000
 MAX_BYTES: Final = 512 << 20
+LEAST_BYTES: Final = 1 << 20
+"""A disk with less than this free is full."""
 
 Say = Callable[[str], None]
 
@@ -103,13 +106,15 @@ class Releases:
         with tempfile.TemporaryDirectory(prefix=".build-", dir=self._folder) as scratch:
             work = Path(scratch)
             say(f"exporting tree {tree.id[:12]}")
-            export(tree, work / "src")
+            with _room(work):
+                export(tree, work / "src")
             lock = work / "src" / LOCK_FILE
             if not lock.is_file():
                 raise IrisError(f"tree {tree.id[:12]} has no {LOCK_FILE}", hint="it is no tree of this program")
             key, python = environments.ensure(lock, say)
             say("building the wheel")
-            wheel = _wheel(work)
+            with _room(work):
+                wheel = _wheel(work)
             target = work / "release"
             unpack(wheel, target / LIB)
             manifest = {
@@ -155,6 +160,17 @@ def in_use(lib: Path) -> bool:
                 if name == b"PYTHONPATH" and wanted in value.split(b":"):
                     return True
     return False
+
+
+@contextlib.contextmanager
+def _room(folder: Path) -> Iterator[None]:
+    """Names a full disk as the cause of what another program failed at, in the place of its pages of complaints."""
+    try:
+        yield
+    except IrisError as error:
+        if shutil.disk_usage(folder).free < LEAST_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
+        raise
 
 
 def _wheel(work: Path) -> Path:

@@ -24,6 +24,7 @@ from tests.unit.test_procedures_source_tree import git
 
 HOME = Path(__file__).resolve().parents[2]
 WAIT_S = 120.0
+SMALL_BYTES = 256 << 20
 SHIPPED = ("iris_core", "iris_controller", "providers", "iris_tui", "screens", "config")
 KILLS = {
     "pending": "write the record: pending",
@@ -61,6 +62,8 @@ class Deployed(Served):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, workers=1)
         self.remote = f"file://{folder}/remote"
+        self.small = self.state.is_mount()
+        """Its state is on a small file system of its own."""
         storage = f'storage: {{local_state_dir: "{self.state}", remote_state_dir: "{self.remote}"}}\n'
         self.config.write_text(self.config.read_text() + storage)
         self.repo = folder / "repo"
@@ -114,6 +117,19 @@ class Deployed(Served):
         found = record.read(open_store(self.remote)).record
         assert found is not None
         return found
+
+
+@contextmanager
+def small_disk(place: Path) -> Iterator[None]:
+    """A place that is a file system of its own of some megabytes, where this account may mount one."""
+    place.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_BYTES}", "none", str(place)]
+    mounted = os.geteuid() == 0 and subprocess.run(words, check=False, capture_output=True).returncode == 0
+    try:
+        yield
+    finally:
+        if mounted:
+            subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from iris_core.procedures import lock
 from iris_core.procedures.record import Phase
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
 from providers.objects import open_store
+from tests.conftest import RequireService
 from tests.integration.deployed import (
     KILLS,
     WAIT_S,
@@ -31,9 +32,11 @@ from tests.integration.deployed import (
     post,
     problems,
     serves,
+    small_disk,
     until,
 )
 from tests.integration.served import launch, lines, task, wait_jobs
+from tests.integration.test_disk_full import fill
 
 SOAK = os.environ.get("IRIS_SOAK") == "1"
 
@@ -41,7 +44,8 @@ SOAK = os.environ.get("IRIS_SOAK") == "1"
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     """One cluster for all: each test ships to it, and leaves it serving."""
-    with deployed_cluster(tmp_path_factory.mktemp("deployed")) as made:
+    folder = tmp_path_factory.mktemp("deployed")
+    with small_disk(folder / "state"), deployed_cluster(folder) as made:
         yield made
 
 
@@ -175,6 +179,21 @@ def test_a_release_that_migrates_and_is_not_healthy_is_gone_back_from_and_no_wor
 
     again = deployed.command("restart", "--rollback", "--confirm", "served")
     assert again.returncode == 1 and "there is no deployment to roll back to" in again.stdout
+
+
+def test_a_full_disk_is_said_and_nothing_is_changed(deployed: Deployed, require_service: RequireService) -> None:
+    require_service(deployed.small, "a small file system cannot be mounted")
+    mended_tree(deployed)
+    before, pid = deployed.standing, controller_pid(deployed)
+    filler = fill(deployed.state)
+    try:
+        done = deployed.command("restart", "--confirm", "served")
+    finally:
+        filler.unlink()
+    assert done.returncode == 1 and "nothing was changed: " in done.stdout and "No space left on device" in done.stdout
+    assert "next: make room, then try again" in done.stderr
+    assert (deployed.standing, controller_pid(deployed)) == (before, pid) and serves(deployed, but=0)
+    assert lock.read(open_store(deployed.remote)).holder is None  # the next test ships this tree
 
 
 @pytest.mark.timeout(600)
