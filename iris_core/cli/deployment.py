@@ -57,6 +57,11 @@ class Deployment:
         """The machine that the controller runs on, in words."""
         return "this machine"
 
+    def place(self) -> str:
+        """URL of the remote state dir as it is reached from here. Raises UsageFailed: the file names none."""
+        self.store()
+        return self.config.remote_state_dir
+
     def has(self, release: str) -> bool:
         """Whether a release can be started without being built again."""
         return _find(self.releases, release) is not None

@@ -43,6 +43,13 @@ class HostedDeployment(Deployment):
         # Explicit: the class is made anew by `slots`, and super() without arguments would not find it.
         return Deployment.store(self)
 
+    def place(self) -> str:
+        from iris_core.cli.tunnels import place_on_host
+
+        self.store()
+        there = self.config.remote_state_dir.startswith("file://")
+        return place_on_host(self.config) if there else self.config.remote_state_dir
+
     def has(self, release: str) -> bool:
         return release in self.known() or shipment(self.releases, release) is not None
 

@@ -24,6 +24,9 @@ COMMANDS = {
         "iris_core.cli.rollout:rollout",
         "Ship one tree to several clusters, one after the other, each approved on its own.",
     ),
+    "runbook": Lazy(
+        "iris_core.cli.runbook:runbook", "Recover by hand what does not recover by itself, one step after the other."
+    ),
     "user": Lazy("iris_core.cli.user:user", "Look at users, and set what they may spend."),
     "checkpoint": Lazy("iris_core.cli.checkpoints:checkpoint", "Look at what has been saved of a cluster's state."),
     "endpoints": Lazy("iris_core.cli.endpoints:endpoints", "Look at what tasks serve, and make links to it."),

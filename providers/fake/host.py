@@ -26,6 +26,8 @@ class FakeHost:
         """Releases that never become healthy."""
         self.on_start: Callable[[str], None] = lambda release: None
         """What a release does at its boot."""
+        self.on_offline: Callable[[Sequence[str]], str] = lambda words: ""
+        """What `iris-controller WORDS` does, and prints."""
         self.schemas: dict[str, tuple[str, ...]] = {}
         """Of releases that are not of the usual one."""
         self._faults: dict[str, deque[str]] = {}
@@ -100,9 +102,9 @@ class FakeHost:
         return self.schemas.get(release, ("0001_first",))
 
     def offline(self, release: str, words: Sequence[str], timeout_s: float = 600.0) -> str:
-        """What a controller's program would have done beside a stopped one."""
+        """What the program of a release does beside a controller: as `on_offline` has it. What only shows something is no effect."""
         kind = self._begin("offline")
-        if self.running:
-            raise IrisError("the state is held by a controller")
-        self._end(f"offline {' '.join(words)}", kind)
-        return ""
+        said = self.on_offline(words)
+        if "--show" not in words:
+            self._end(f"offline {' '.join(words)}", kind)
+        return said

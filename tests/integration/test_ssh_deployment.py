@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -21,9 +24,9 @@ from providers.hosts.remote import Remote
 from providers.hosts.ssh import Ssh
 from providers.hosts.tunnel import open_tunnel
 from tests.conftest import REQUIRE_SERVICES
+from tests.integration.deployed import KILLS, Deployed
 from tests.integration.served import launch, lines, task, wait_jobs
 from tests.integration.ssh_hosts import REMOTE, STATE, SshdHost, missing, ssh_hosts
-from tests.integration.test_controller_restart import KILLS, Deployed
 
 
 class OnHost(Deployed):
@@ -48,23 +51,41 @@ class OnHost(Deployed):
         assert found is not None
         return found
 
+    def environment(self) -> dict[str, str]:
+        home = {
+            "HOME": str(self.folder),
+            "XDG_CACHE_HOME": f"{self.folder}/cache",
+            "XDG_CONFIG_HOME": f"{self.folder}/config",
+        }
+        return {**super().environment(), **home}
+
+    def hang(self) -> None:
+        """Stops the controller as a wedged one stands: it runs, and answers nobody."""
+        os.kill(int(self.there.ask("status")["pid"]), signal.SIGSTOP)
+
     def client(self) -> GrpcClient:
         return cast(GrpcClient, open_client(resolve(config=str(self.config), tunnels=open_tunnel)))
 
 
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[SshdHost]:
+@contextmanager
+def started_host(folder: Path) -> Iterator[SshdHost]:
     lacking = missing()
     if lacking and not REQUIRE_SERVICES:
         pytest.skip(lacking)
     assert not lacking, lacking
-    with ssh_hosts(tmp_path / "hosts") as (made,):
+    with ssh_hosts(folder) as (made,):
         yield made
 
 
-@pytest.fixture
-def deployed(tmp_path: Path, host: SshdHost) -> Iterator[OnHost]:
-    made = OnHost(tmp_path / "served", host)
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshdHost]:
+    with started_host(tmp_path_factory.mktemp("hosts")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory, host: SshdHost) -> Iterator[OnHost]:
+    made = OnHost(tmp_path_factory.mktemp("deployed") / "served", host)
     started = made.command("start")
     assert started.returncode == 0, started.stderr
     assert started.stdout.strip() == f"ssh://root@{host.address}/127.0.0.1:10000"
@@ -112,10 +133,60 @@ def test_live_work_rides_through_restarts_whose_drivers_were_killed(deployed: On
     assert printed == [f"line {n}" for n in range(len(printed))], "no line is missing or there twice"
     status = deployed.command("status")
     assert status.returncode == 0 and f"Deployed:   {before.image[:12]}, committed" in status.stdout
+    listed = deployed.command("list", "-o", "name", group=("checkpoint",))
+    assert listed.returncode == 0, listed.stderr
+    newest = listed.stdout.splitlines()[0]
+    assert newest == before.rollback_checkpoint.replace("file://", f"ssh://root@{deployed.host.address}")
 
 
-def test_a_host_that_cannot_be_reached_is_one_line_and_nothing_was_changed(tmp_path: Path, host: SshdHost) -> None:
-    made = OnHost(tmp_path / "served", host)
+@pytest.mark.timeout(300)
+def test_a_controller_that_hangs_goes_back_to_a_checkpoint_and_that_can_be_taken_back(deployed: OnHost) -> None:
+    def runbook(*words: str) -> subprocess.CompletedProcess[str]:
+        return deployed.command("db-rollback", *words, group=("runbook",))
+
+    def ended(name: str) -> str:
+        with deployed.client() as client:
+            job = launch(client, name, ["true"]).job_id
+            assert wait_jobs(client, [job]) == {job: common_pb2.JOB_STATE_SUCCEEDED}
+            return job
+
+    def has(job: str) -> bool:
+        listed = deployed.command("list", "-o", "name", group=("job",))
+        assert listed.returncode == 0, listed.stderr
+        return job in listed.stdout.splitlines()
+
+    kept = ended("/u/before")
+    made = deployed.command("checkpoint", "-o", "name")
+    assert made.returncode == 0, made.stderr
+    epoch = made.stdout.strip().rpartition("/")[2]
+    lost = ended("/u/after")
+    deployed.hang()
+    listed = runbook()
+    assert listed.returncode == 0 and f"{epoch} " in listed.stdout and "valid" in listed.stdout
+    shown = runbook(epoch, "--dry-run")
+    assert shown.returncode == 0, shown.stderr
+    assert "jobs that are lost, submitted after it: 1" in shown.stderr and f"among them {lost}" in shown.stderr
+    done = runbook(epoch, "--confirm", "served")
+    assert done.returncode == 0, done.stderr
+    assert f"on checkpoint file://{REMOTE}/controller-state/{epoch}" in done.stdout
+    assert (has(kept), has(lost)) == (True, False)
+    assert lock.read(deployed.store).holder is None
+
+    id_ = done.stderr.rpartition("--undo ")[2].strip()
+    deployed.hang()
+    back = runbook("--undo", id_, "--confirm", "served")
+    assert back.returncode == 0, back.stderr
+    assert (has(kept), has(lost)) == (True, True)
+    again = runbook("--undo", id_, "--confirm", "served")
+    assert again.returncode == 1 and f"no database in {STATE} that {id_} moved aside" in again.stdout
+
+
+def test_a_host_that_cannot_be_reached_is_one_line_and_nothing_was_changed(tmp_path: Path) -> None:
+    with started_host(tmp_path / "hosts") as host:
+        unreachable(OnHost(tmp_path / "served", host), host)
+
+
+def unreachable(made: OnHost, host: SshdHost) -> None:
     kind, key = host.key.with_suffix(".pub").read_text().split()[:2]
     host.known_hosts.write_text(f"{host.address} {kind} {key}\n")
 

@@ -1,0 +1,177 @@
+"""The runbook for a wedged controller: what it shows, does and undoes, and a kill of its driver before and after every line of its journal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from iris_core.contracts import IrisError
+from iris_core.procedures import lock, record
+from iris_core.procedures.approvals import Answer
+from iris_core.procedures.db_rollback import db_rollback, undo
+from iris_core.procedures.engine import Engine
+from iris_core.procedures.events import STOP, Outcome, Status
+from iris_core.procedures.journal import Journal
+from iris_core.procedures.lock import Holder
+from iris_core.procedures.record import Phase, RolloutRecord
+from tests.unit.procedures_world import DyingJournal, Killed, Person
+from tests.unit.restart_world import OLD, Database, World
+
+pytestmark = pytest.mark.asyncio
+YES = Answer("approve", typed="lab")
+
+
+class Wedged(World):
+    """A controller that hangs: an RPC fails the test. Its database is restored and put back by the program of its release."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.saved_at = self.save()
+        self.database.rows += ["c", "d"]
+        self.host.unhealthy.add(OLD)
+        self.host.on_offline = self.offline
+        self.mark = ""
+        self.kept: dict[str, Database] = {}
+        self.moves: list[str] = []
+        self.heals = True
+        self.refuse_restore = ""
+
+    def boot(self, release: str) -> None:
+        super().boot(release)
+        good = self.heals and self.mark
+        self.host.unhealthy = set() if good else {OLD}
+
+    def offline(self, words: Sequence[str]) -> str:
+        assert words[-2:] == ["--state-dir", "/state"]
+        if "--show" in words:
+            found = {"database_bytes": 5, "mark": self.mark, "kept": list(self.kept)}
+            if words[1] == self.saved_at:
+                found |= {"submitted": len(self.database.rows) - 2, "changed": 1, "jobs": self.database.rows[2:]}
+            return json.dumps(found)
+        if self.host.running:
+            raise IrisError("the state is held by a controller")
+        if words[1] == "--undo":
+            self.moves.append("put back")
+            self.database, self.mark = self.kept.pop(f"db.aside.{words[2]}"), ""
+            return ""
+        if self.refuse_restore:
+            raise IrisError(self.refuse_restore)
+        assert words[1:3] == [self.saved_at, "--mark"]
+        if self.mark != words[3]:
+            self.moves.append("restored")
+            self.kept[f"db.aside.{words[3]}"] = self.database
+            self.database, self.mark = self.checkpoints[self.saved_at].copy(), words[3]
+        return ""
+
+    async def go(
+        self, answer: Answer = YES, *, id_: str = "p", die_at: int = -1, after: bool = False, take_back: str = ""
+    ) -> Outcome:
+        path = self.folder / f"{id_}.jsonl"
+        dying = DyingJournal(Journal.open(path) if path.exists() else Journal.create(path), die_at=die_at, after=after)
+        engine = Engine(dying, Person(answer), self.clock, account="ada")  # type: ignore[arg-type]
+        target = self.target(id_)
+        made = (
+            undo(target, "/state", take_back, id_) if take_back else db_rollback(target, "/state", self.saved_at, id_)
+        )
+        try:
+            return await engine.run("db-rollback", {}, made)
+        finally:
+            self.lines = len(dying.records)
+            self.asked = [r for r in dying.records if r["type"] == "asked"]
+            dying.close()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Wedged:
+    return Wedged(tmp_path)
+
+
+async def test_it_says_what_is_lost_and_leaves_the_controller_on_the_checkpoint(world: Wedged) -> None:
+    outcome = await world.go()
+    assert (outcome.status, outcome.next) == (Status.DONE, "to take it back: runbook db-rollback --undo p")
+    assert f"lab runs {OLD} at" in outcome.state and world.saved_at in outcome.state
+    effects = "\n".join(world.asked[0]["effects"])
+    assert "jobs that are lost, submitted after it: 2" in effects and "among them c, d" in effects
+    assert "gentler way" not in effects
+    assert (world.database.rows, world.moves, world.free) == (["a", "b"], ["restored"], True)
+    assert world.kept["db.aside.p"].rows == ["a", "b", "c", "d"]
+    assert world.host.calls["await_healthy"] == 2 and world.record is not None and world.record.image == OLD
+
+
+async def test_a_later_undo_brings_the_database_of_before_back(world: Wedged) -> None:
+    await world.go()
+    world.host.on_start = lambda _: world.host.unhealthy.clear()
+    outcome = await world.go(id_="q", take_back="p")
+    assert outcome.status is Status.DONE and "on the database of before p" in outcome.state
+    assert (world.database.rows, world.moves, world.free) == (["a", "b", "c", "d"], ["restored", "put back"], True)
+    outcome = await world.go(id_="r", take_back="p")
+    assert outcome.status is Status.FAILED and "no database in /state that p moved aside" in outcome.state
+
+
+async def test_a_checkpoint_that_does_not_heal_it_is_taken_back_by_itself(world: Wedged) -> None:
+    world.heals = False
+    outcome = await world.go()
+    assert outcome.status is Status.FAILED and outcome.exit_code == 1
+    assert outcome.state.startswith("the database of before is in its place, and nothing was lost:")
+    assert (world.database.rows, world.moves, world.host.running, world.free) == (
+        ["a", "b", "c", "d"], ["restored", "put back"], True, True,
+    )  # fmt: skip
+
+
+async def test_a_checkpoint_that_cannot_be_restored_leaves_the_database_and_starts_it_again(world: Wedged) -> None:
+    world.refuse_restore = "checkpoint 1 cannot be used: controller.sqlite3.zst is damaged"
+    outcome = await world.go()
+    assert outcome.status is Status.FAILED and "is damaged" in outcome.state
+    assert (world.database.rows, world.moves, world.host.running, world.free) == (["a", "b", "c", "d"], [], True, True)
+
+
+@pytest.mark.parametrize("answer", [Answer(STOP), Answer("approve", typed="lap"), Answer("approve")])
+async def test_nothing_happens_without_the_name(world: Wedged, answer: Answer) -> None:
+    outcome = await world.go(answer)
+    assert (outcome.status, outcome.state) == (Status.STOPPED, "nothing was changed")
+    assert world.host.effects == [] and world.moves == []
+
+
+async def test_what_is_wrong_beforehand_ends_it_with_nothing_touched(world: Wedged) -> None:
+    world.checkpoints[world.saved_at].schema.append("0009_later")
+    outcome = await world.go(id_="a")
+    assert "has migration 0009_later, which r1 does not know" in outcome.state
+    lock.acquire(world.store, Holder("other", "bob", "desk", 1))
+    outcome = await world.go(id_="b")
+    assert "bob on desk holds it" in outcome.state
+    lock.release(world.store, "other")
+    standing = record.read(world.store)
+    record.write(world.store, RolloutRecord(Phase.ROLLBACK_REQUESTED, "r0"), standing)
+    outcome = await world.go(id_="c")
+    assert "asks for a rollback to r0" in outcome.state and world.host.effects == []
+
+
+async def test_when_the_host_does_not_say_what_became_of_the_end_a_person_has_to_look(world: Wedged) -> None:
+    world.host.fault("stop", "after")
+    outcome = await world.go()
+    assert outcome.status is Status.UNKNOWN and "the database was not touched" in outcome.state and world.free
+    assert world.moves == []
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("heals", [True, False])
+async def test_a_driver_that_is_killed_anywhere_goes_on_to_the_same_end(
+    tmp_path: Path, after: bool, heals: bool
+) -> None:
+    whole = Wedged(tmp_path / "whole")
+    whole.folder.mkdir()
+    whole.heals = heals
+    expected = await whole.go()
+    for line in range(whole.lines):
+        world = Wedged(tmp_path / f"{line}")
+        world.folder.mkdir()
+        world.heals = heals
+        with pytest.raises(Killed):
+            await world.go(die_at=line, after=after)
+        outcome = await world.go()
+        assert (outcome.status, outcome.state) == (expected.status, expected.state), line
+        assert (world.database.rows, world.moves) == (whole.database.rows, whole.moves), line
+        assert world.free and world.host.running
