@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from iris_core.contracts import IrisError
+from iris_core.contracts import IrisError, RpcFailed
 from iris_core.procedures import lock, record
 from iris_core.procedures.approvals import Answer
 from iris_core.procedures.events import APPROVE, STOP, Status
@@ -376,3 +376,27 @@ async def test_a_controller_that_does_not_run_is_not_replaced_by_a_fresh_start(t
     world.host.running = False
     outcome = await world.run()
     assert outcome.status is Status.FAILED and outcome.next == "cluster controller start" and not world.host.effects
+
+
+@pytest.mark.parametrize("back", [False, True])
+async def test_a_host_that_cannot_be_reached_leaves_record_lock_and_controller_as_they_are(
+    tmp_path: Path, back: bool
+) -> None:
+    world = World(tmp_path)
+    world.host.fault("status", *["untouched"] * 9)
+    outcome = await world.run(back=back)
+    assert outcome.status is Status.FAILED and "the host refused the connection" in outcome.state
+    assert not world.host.effects and world.record == BEFORE and world.free and not world.checkpoints
+    # It breaks off once the record is pending: the controller that goes on must not find a rollback at its next boot.
+    world = World(tmp_path)
+    save = world.checkpoint
+
+    def cut_off(stop: bool, timeout_s: float) -> str:
+        if stop:
+            raise RpcFailed("UNAVAILABLE", "ssh ended with exit code 255")
+        return save(stop, timeout_s)
+
+    world.checkpoint = cut_off  # type: ignore[method-assign]
+    outcome = await world.run(procedure=f"later-{back}")
+    assert outcome.state == "nothing was changed: ssh ended with exit code 255"
+    assert world.record == BEFORE and world.host.running and world.host.boot == 1 and world.free
