@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,11 +59,21 @@ def imported(folder: str, *, at_start: bool = False) -> dict[str, set[str]]:
     for path in (ROOT / folder).rglob("*.py"):
         if path.name == "generate.py" and path.parent.name == "wire":
             continue  # a developer's tool
-        for module in imports_of(ast.parse(path.read_text()), at_start):
+        for module in modules_of(path, at_start):
             top = module.partition(".")[0]
             if top not in sys.stdlib_module_names and top not in OURS:
                 found.setdefault(module, set()).add(str(path.relative_to(ROOT)))
     return found
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def modules_of(path: Path, at_start: bool) -> tuple[str, ...]:
+    return tuple(imports_of(parsed(path), at_start))
 
 
 def imports_of(node: ast.AST, at_start: bool) -> Iterator[str]:
@@ -77,7 +88,9 @@ def imports_of(node: ast.AST, at_start: bool) -> Iterator[str]:
         return
     else:
         for child in ast.iter_child_nodes(node):
-            yield from imports_of(child, at_start)
+            # No expression imports anything.
+            if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
+                yield from imports_of(child, at_start)
 
 
 def covered(module: str, packages: set[str]) -> bool:
