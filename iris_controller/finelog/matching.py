@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iris_controller.finelog.literals import longest_literal
+from iris_controller.finelog.memory import finder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -86,12 +87,10 @@ class _Search:
         rows = _holding(texts, self._literal) if len(self._literal) >= SHORTEST else None
         if rows is None:
             return self._match(texts)
-        places = pa.array(rows, pa.uint64())
         if self._pattern and rows:
-            places = places.filter(self._match(texts.take(places)))
-        if not len(places):
-            return pa.repeat(False, len(texts))
-        return pc.is_in(pc.indices_nonzero(pa.repeat(True, len(texts))), value_set=places)
+            places = pa.array(rows, pa.uint64())
+            rows = places.filter(self._match(texts.take(places))).to_pylist()
+        return _mask_of(rows, len(texts))
 
     def _match(self, texts: Any) -> Any:
         try:
@@ -100,17 +99,27 @@ class _Search:
             return pa.array(map(self._test, texts.to_pylist()), pa.bool_())
 
 
+def _mask_of(rows: list[int], count: int) -> Any:
+    """A mask of `count` rows with those set."""
+    if not rows:
+        return pa.repeat(False, count)
+    bits = bytearray((count + 7) // 8)
+    for row in rows:
+        bits[row >> 3] |= 1 << (row & 7)
+    return pa.Array.from_buffers(pa.bool_(), count, [None, pa.py_buffer(bits)])
+
+
 def _holding(texts: Any, literal: str) -> list[int] | None:
     """The places of the texts that hold the literal, ascending; None if they are many."""
     _, ends, data = texts.buffers()
     if not len(texts) or data is None:
         return []
     offsets = memoryview(ends).cast("i")[texts.offset : texts.offset + len(texts) + 1]
-    text = bytes(memoryview(data)[: offsets[-1]])
     needle = literal.encode()
+    find = finder(data, needle, offsets[-1])
     most = FEW + len(texts) // SHARE
     found: list[int] = []
-    at = text.find(needle, offsets[0])
+    at = find(offsets[0])
     while at >= 0:
         place = bisect_right(offsets, at) - 1
         following = offsets[place + 1]
@@ -118,7 +127,7 @@ def _holding(texts: Any, literal: str) -> list[int] | None:
             found.append(place)
             if len(found) > most:
                 return None
-            at = text.find(needle, following)
+            at = find(following)
         else:
-            at = text.find(needle, at + 1)
+            at = find(at + 1)
     return found

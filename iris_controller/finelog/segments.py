@@ -430,6 +430,19 @@ class SegmentFile:
         told = self.footer.metadata.row_group(group).column(place).statistics
         return told is not None and told.has_min_max and not told.min and not told.max
 
+    def is_empty(self, group: int, column: str) -> bool:
+        """Whether a column is known to be False, 0 or NULL in all of a row group, or is not there at all."""
+        place = self.footer.schema.get_field_index(column)
+        if place < 0:
+            return True
+        found = self.footer.metadata.row_group(group)
+        told = found.column(place).statistics
+        if told is None:
+            return False
+        if told.has_min_max:
+            return not told.min and not told.max
+        return bool(told.has_null_count and told.null_count == found.num_rows)
+
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
         """Every row group, in order. Raises SegmentDamaged, OSError."""
         for group in range(len(self.groups)):

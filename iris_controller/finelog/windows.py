@@ -39,9 +39,15 @@ SHOWN = (
     "back", "unended",
 )  # fmt: skip
 """The columns of a `Line`."""
-_ABSENT: dict[str, tuple[Any, Any]] = {"back": (pa.uint32(), 0), "unended": (pa.bool_(), False)}
-"""Columns that segments of earlier releases do not have: their type, and what no value means."""
-_NOTHING = {"raw": b"", **{name: nothing for name, (_, nothing) in _ABSENT.items()}}
+_EMPTY: dict[str, tuple[Any, Any]] = {
+    "partial": (pa.bool_(), False),
+    "gap": (pa.uint64(), 0),
+    "part": (pa.uint32(), 0),
+    "back": (pa.uint32(), 0),
+    "unended": (pa.bool_(), False),
+}
+"""Columns that are empty in most lines, and the last two not there in segments of earlier releases: their type, and that value."""
+_NOTHING = {"raw": b"", **{name: nothing for name, (_, nothing) in _EMPTY.items()}}
 """What NULL stands for."""
 PLACE = ("seq", "key", "epoch_ms", "partial", "part", "attempt_uid", "source")
 """The columns by which lines of several keys are put in order."""
@@ -338,7 +344,7 @@ class SegmentScan:
         batch = self._file.read(group, sorted(columns))
         seqs = self._seqs(group, runs, pieces, low, high)
         chosen: list[Any] = []
-        every_place = pc.indices_nonzero(pa.repeat(True, batch.num_rows))
+        every_place = _every_place(batch.num_rows)
         for piece in pieces:
             rows = batch.slice(piece.start, piece.rows)
             at = every_place.slice(piece.start, piece.rows)
@@ -356,11 +362,17 @@ class SegmentScan:
         places = pa.concat_arrays(chosen)
         if len(places):
             if searches:
-                rest = self._file.read(group, [name for name in SHOWN if name not in columns])
+                rest = self._file.read(group, self._worth_reading(group, columns))
                 batch = pa.RecordBatch.from_arrays(
                     [*batch.columns, *rest.columns], names=[*batch.schema.names, *rest.schema.names]
                 )
-            best.add(_spelled_out(_shown(batch).take(places)))
+            best.add(_spelled_out(_shown(batch.take(places))))
+
+    def _worth_reading(self, group: int, known: set[str]) -> list[str]:
+        """The columns of a `Line` that are not `known` and have more than their empty value: each costs as much as looking for a text."""
+        return [
+            name for name in SHOWN if name not in known and not (name in _EMPTY and self._file.is_empty(group, name))
+        ]
 
     def _is_excluded(self, group: int, pieces: list[_Piece]) -> bool:
         """Whether the index tells that none of these rows match, and none are gap records, or parts of a line to be told of."""
@@ -476,31 +488,37 @@ class _Best:
         self._wanted = wanted
         self._newest = newest
         self._max_bytes = max_bytes
-        self._rows: Any = None
+        self._found: list[Any] = []
+        self._count = self._bytes = 0
         self._limit: int | None = None
         self.matched = 0
 
     def add(self, rows: Any) -> None:
         """More rows, in any order."""
         self.matched += rows.num_rows
-        table = pa.Table.from_batches([rows])
-        if self._rows is not None:
-            table = pa.concat_tables([self._rows, table])
-        self._rows = table
-        if table.num_rows >= self._wanted or table.nbytes > 4 * self._max_bytes:
+        self._keep(rows)
+        if self._count >= self._wanted or self._bytes > 4 * self._max_bytes:
             self._prune()
 
+    def _keep(self, rows: Any) -> None:
+        self._found.append(rows)
+        self._count += rows.num_rows
+        self._bytes += rows.nbytes
+
     def _prune(self) -> None:
-        order = pc.sort_indices(self._rows["seq"], sort_keys=[("seq", "descending" if self._newest else "ascending")])
+        table = pa.Table.from_batches(self._found)
+        order = pc.sort_indices(table["seq"], sort_keys=[("seq", "descending" if self._newest else "ascending")])
         kept = order.slice(0, self._wanted)
-        rows = self._rows.take(kept)
+        rows = table.take(kept)
         sizes = pc.cumulative_sum(pc.cast(pc.binary_length(rows["data"]), pa.int64()))
         small = pc.sum(pc.less_equal(sizes, self._max_bytes)).as_py() or 0
         # One more: it shows that something is left out.
         rows = rows.slice(0, small + 1)
         if rows.num_rows == self._wanted or rows.num_rows < len(kept):
             self._limit = rows["seq"][-1].as_py()
-        self._rows = rows.combine_chunks()
+        self._found, self._count, self._bytes = [], 0, 0
+        for batch in rows.combine_chunks().to_batches():
+            self._keep(batch)
 
     def bounds(self, low: int, high: int) -> tuple[int, int]:
         """Only rows from one seq to before the other can still be among them."""
@@ -510,9 +528,9 @@ class _Best:
 
     def lines(self) -> list[Line]:
         """They in the order of seq."""
-        if self._rows is None:
+        if not self._found:
             return []
-        rows = self._rows.sort_by("seq")
+        rows = pa.Table.from_batches(self._found).sort_by("seq")
         columns = [rows[name].to_pylist() for name in SHOWN]
         for name, nothing in _NOTHING.items():
             place = SHOWN.index(name)
@@ -520,10 +538,22 @@ class _Best:
         return list(map(Line._make, zip(*columns, strict=True)))
 
 
+_places: Any = pa.array([], pa.uint64())
+
+
+def _every_place(count: int) -> Any:
+    """The places of so many rows: 0, 1, 2, …"""
+    global _places
+    places = _places
+    if len(places) < count:
+        places = _places = pa.array(range(count), pa.uint64())
+    return places.slice(0, count)
+
+
 def _shown(batch: Any) -> Any:
-    """The columns of a `Line` of a batch that has them, or comes from an earlier release."""
+    """The columns of a `Line`; NULL where the batch was read without."""
     names = batch.schema.names
-    found = [batch.column(name) if name in names else pa.nulls(batch.num_rows, _ABSENT[name][0]) for name in SHOWN]
+    found = [batch.column(name) if name in names else pa.nulls(batch.num_rows, _EMPTY[name][0]) for name in SHOWN]
     return pa.RecordBatch.from_arrays(found, names=list(SHOWN))
 
 
