@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from iris_core.cli.controller_lifecycle import begin
+from iris_core.cli.deployment import Deployment
+from iris_core.cli.session import Session
+from iris_core.config.cluster import load_config
+from iris_core.contracts import IrisError
 from iris_core.procedures import lock, record
 from iris_core.procedures.lock import Holder
 from iris_core.procedures.record import Phase, RolloutRecord
+from iris_core.procedures.releases import Releases
+from iris_core.procedures.source_tree import SourceTree
 from iris_core.wire.gen.iris.v1 import checkpoints_pb2, controller_pb2
+from providers.fake.host import FakeHost
 from providers.objects import open_store
 from tests.unit.cli_world import Done, World
+from tests.unit.test_procedures_source_tree import git
 
 FILE = """
 name: lab
@@ -43,6 +53,13 @@ class Lab(World):
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.setenv("IRIS_JOURNAL_DIR", str(tmp_path / "journals"))
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a.txt").write_text("a")
+    git(tree, "init", "-q", "-b", "main")
+    git(tree, "add", "-A")
+    git(tree, "commit", "-q", "-m", "First")
+    monkeypatch.chdir(tree)
     return Lab(tmp_path)
 
 
@@ -220,3 +237,73 @@ def test_a_whole_cluster_is_ended_by_its_name_alone_and_not_while_it_is_changed(
     lock.acquire(lab.store, Holder("p1", "ada", "desk", 1))
     done = lab.cli("cluster", command, "--confirm", "lab", selector=selector)
     assert done.code == 1 and "ada on desk holds it" in done.err
+
+
+class Started(Deployment):
+    """A deployment on the shipped fake host, whose releases are built by their names alone."""
+
+    def built(self, tree: SourceTree, now_ms: int, session: Session) -> str:
+        return "r1"
+
+    def has(self, release: str) -> bool:
+        return True
+
+
+def start_on(lab: Lab, host: FakeHost, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+    """What `cluster controller start` comes to: the address or the error with its hint, and what was said besides."""
+    host.running = False
+    found = Started(load_config(lab.file), lab.file, host, Releases(lab.folder), lab.folder)
+    session = Session()
+    try:
+        said = begin(session, found, 5.0)
+    except IrisError as error:
+        said = f"{error.message}; hint: {error.hint}"
+    return said, capsys.readouterr().err
+
+
+def test_a_first_deployment_that_fails_says_that_there_is_nothing_to_return_to(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host = FakeHost()
+    host.unhealthy.add("r1")
+    said, _ = start_on(lab, host, capsys)
+    assert (
+        "r1 is not healthy; it was stopped. This is the first deployment of lab: there is nothing to return to" in said
+    )
+    assert "mend it, then: cluster controller start" in said
+    assert not host.running and record.read(lab.store).record is None
+    host.unhealthy.clear()
+    assert start_on(lab, host, capsys)[0] == "http://fake:10000"
+    assert record.read(lab.store).record == replace(RolloutRecord(Phase.COMMITTED, "r1"), updated_at_ms=written(lab))
+
+
+def written(lab: Lab) -> int:
+    found = record.read(lab.store).record
+    assert found is not None
+    return found.updated_at_ms
+
+
+def test_a_start_goes_on_with_what_came_to_no_end(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    record.write(lab.store, RolloutRecord(Phase.PENDING, "r2", "r1", "gs://b/7"), record.read(lab.store))
+    host = FakeHost()
+    host.unhealthy.add("r2")
+    said, _ = start_on(lab, host, capsys)
+    assert "r2 is not healthy; it was stopped" in said and "restart --rollback" in said
+    found = record.read(lab.store).record
+    assert found is not None and found.phase is Phase.PENDING and not host.running
+    host.unhealthy.clear()
+    said, told = start_on(lab, host, capsys)
+    found = record.read(lab.store).record
+    assert found is not None and (found.phase, found.image, found.previous_image) == (Phase.COMMITTED, "r2", "r1")
+    assert host.release == "r2" and "came to no end" in told and "is committed" in told
+
+    record.write(lab.store, RolloutRecord(Phase.ROLLBACK_REQUESTED, "r1", "", "gs://b/7"), record.read(lab.store))
+    said, told = start_on(lab, host, capsys)
+    assert "the rollback to it is not marked as done" in said and "a rollback to r1 is asked for" in told
+
+    def boot(release: str) -> None:
+        standing = record.read(lab.store)
+        record.write(lab.store, record.rolled_back(standing, 1), standing)
+
+    host.on_start = boot
+    assert start_on(lab, host, capsys)[0] == "http://fake:10000" and host.release == "r1"
