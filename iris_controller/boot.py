@@ -21,7 +21,8 @@ from iris_controller.store.load import load_model
 from iris_controller.store.reads import Readers
 from iris_controller.store.seal import Seal
 from iris_controller.store.writer import Writer
-from iris_core.auth.keys import load_or_create_key
+from iris_core.auth.keys import SigningKey, key_of, load_or_create_key, load_public_key
+from iris_core.auth.secret_references import SecretMissing, resolve
 from iris_core.auth.tokens import KeySet, TokenSigner, load
 from iris_core.contracts import IrisError
 from iris_core.model.states import JOB_TERMINAL
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from iris_controller.options import ServeOptions
+    from iris_core.config.cluster import ClusterConfig
 
+SIGNING_KEY = "auth.signing_key"
 log = logging.getLogger("iris.controller")
 
 
@@ -80,7 +83,7 @@ def open_state(options: ServeOptions, state: StateDir, now_ms: int, opened: list
     gc.freeze()
     readers = Readers(state.database)
     opened.append(readers.close)
-    key = load_or_create_key(state.path / "signing.key")
+    key = signing_key(options.config, state.path)
     try:
         seal = Seal.from_file(state.path / "env.key")
     except (OSError, ValueError) as error:
@@ -91,12 +94,29 @@ def open_state(options: ServeOptions, state: StateDir, now_ms: int, opened: list
         model=model,
         readers=readers,
         seal=seal,
-        keys=KeySet(key.public),
+        keys=KeySet(key.public, [load_public_key(pem) for pem in options.config.previous_public_keys]),
         signer=TokenSigner(key),
         database=state.database,
         answered=answered,
         writer=writer,
         last_checkpoint_ms=int(row[0]) if row is not None else 0,
+    )
+
+
+def signing_key(config: ClusterConfig, state_dir: Path) -> SigningKey:
+    """The key that the cluster file refers to, else one that is made in the state directory. Raises BootFailed, KeyFileError."""
+    wanted = next((secret for secret in config.secrets if secret.where == SIGNING_KEY), None)
+    if wanted is None:
+        return load_or_create_key(state_dir / "signing.key")
+    why = []
+    for reference in wanted.references:
+        try:
+            return key_of(resolve(reference).encode(), reference)
+        except SecretMissing as error:
+            why.append(error.message)
+    raise BootFailed(
+        f"{SIGNING_KEY} cannot be had here: {', '.join(why)}",
+        hint="a controller that is deployed sees files, and no shell's environment: cluster init-keys --out-file makes one",
     )
 
 

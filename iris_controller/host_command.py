@@ -23,7 +23,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, Final
 
+from iris_core.auth.secret_references import require
 from iris_core.contracts import ControllerUnhealthy, IrisError, StagedRelease, UsageFailed
+from iris_core.model.secret_reference import SecretReference
 from iris_core.procedures.environments import RunningOrBuilt, differing, key_of
 from iris_core.procedures.files import digest_of, held, sync_folder, write_durably
 from iris_core.procedures.releases import LIB, MANIFEST, Releases, in_use, unpack
@@ -84,6 +86,11 @@ class _Host:
             "free_bytes": shutil.disk_usage(there).free,
             "environments": all(importlib.util.find_spec(name) is not None for name in ("venv", "ensurepip")),
         }
+
+    def secrets(self, request: Request) -> object:
+        """Whether the controller will have its secrets here; what they are is not said."""
+        require([SecretReference(str(where), tuple(map(str, references))) for where, references in request["wanted"]])
+        return None
 
     # --- the controller --------------------------------------------------------------------------------------------
 
@@ -302,7 +309,7 @@ def _no_room(folder: Path, error: OSError) -> IrisError:
 
 
 REQUESTS: Final[tuple[str, ...]] = (
-    "probe", "status", "start", "stop", "health", "logs", "schema", "offline", "end_leftovers",
+    "probe", "secrets", "status", "start", "stop", "health", "logs", "schema", "offline", "end_leftovers",
     "have", "receive", "environment", "verify", "install", "load", "releases", "prune",
 )  # fmt: skip
 

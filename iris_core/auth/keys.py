@@ -46,6 +46,12 @@ class SigningKey:
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         ).decode("ascii")
 
+    def private_pem(self) -> str:
+        """The secret half, for whoever asked for it by name."""
+        return self.private.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        ).decode("ascii")
+
     def __repr__(self) -> str:
         return f"SigningKey(kid={self.kid!r})"
 
@@ -68,18 +74,11 @@ def load_or_create_key(path: Path) -> SigningKey:
         return load_key(path)
     except FileNotFoundError:
         pass
-    key = new_key()
-    pem = key.private.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
     try:
-        _create(path, pem)
+        return create_key(path)
     except FileExistsError:
         # Somebody else was first: there is one key, theirs.
         return load_key(path)
-    except OSError as error:
-        raise KeyFileError(f"cannot create the signing key {path}: {error.strerror}") from error
-    return key
 
 
 def load_key(path: Path) -> SigningKey:
@@ -108,13 +107,30 @@ def load_key(path: Path) -> SigningKey:
         pem = os.read(descriptor, _MAX_BYTES)
     finally:
         os.close(descriptor)
+    return key_of(pem, str(path))
+
+
+def key_of(pem: bytes, place: str) -> SigningKey:
+    """The key in these bytes; `place` says in errors where they are from. Raises KeyFileError."""
     try:
         private = serialization.load_pem_private_key(pem, password=None)
     except (ValueError, TypeError) as error:
-        raise KeyFileError(f"the signing key {path} is not a private key in PEM form") from error
+        raise KeyFileError(f"the signing key {place} is not a private key in PEM form") from error
     if not isinstance(private, Ed25519PrivateKey):
-        raise KeyFileError(f"the signing key {path} is not an Ed25519 key")
+        raise KeyFileError(f"the signing key {place} is not an Ed25519 key")
     return SigningKey(private, key_id(private.public_key()))
+
+
+def create_key(path: Path) -> SigningKey:
+    """A new key in a new file (0600, durable, never a partial one). Raises FileExistsError: there is one; KeyFileError."""
+    key = new_key()
+    try:
+        _create(path, key.private_pem().encode())
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise KeyFileError(f"cannot create the signing key {path}: {error.strerror}") from error
+    return key
 
 
 def load_public_key(pem: str) -> Ed25519PublicKey:

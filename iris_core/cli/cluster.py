@@ -30,6 +30,7 @@ COMMANDS = {
         "iris_core.cli.slices:delete_slice", "Delete a slice: what runs there is stopped and tried again elsewhere."
     ),
     "vm": Lazy("iris_core.cli.vm:vm", "Look at the machines that the autoscaler makes."),
+    "init-keys": Lazy("iris_core.cli.init_keys:init_keys", "Make the key that signs a controller's tokens."),
     "controller": Lazy(
         "iris_core.cli.cluster_start:controller",
         "Run, start, stop and look at a controller, and have it save its state.",

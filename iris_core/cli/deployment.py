@@ -57,6 +57,12 @@ class Deployment:
         """The machine that the controller runs on, in words."""
         return "this machine"
 
+    def require_secrets(self) -> None:
+        """Sees that every secret that the controller needs can be had where it runs. Raises SecretMissing."""
+        from iris_core.auth.secret_references import require
+
+        require(self.config.secrets)
+
     def place(self) -> str:
         """URL of the remote state dir as it is reached from here. Raises UsageFailed: the file names none."""
         self.store()

@@ -43,6 +43,11 @@ class HostedDeployment(Deployment):
         # Explicit: the class is made anew by `slots`, and super() without arguments would not find it.
         return Deployment.store(self)
 
+    def require_secrets(self) -> None:
+        wanted = [[secret.where, list(secret.references)] for secret in self.config.secrets]
+        if wanted:
+            self.remote.ask("secrets", wanted=wanted)
+
     def place(self) -> str:
         from iris_core.cli.tunnels import place_on_host
 

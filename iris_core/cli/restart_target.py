@@ -35,7 +35,6 @@ def target_of(
     tree: Callable[[], SourceTree],
 ) -> Target:
     """What a restart of this deployment works on; `procedure` holds the lock, `tree` freezes what is shipped."""
-    from iris_core.auth.secret_references import require
     from iris_core.procedures.lock import Holder
     from iris_core.procedures.target import Target
     from iris_core.wire.gen.iris.v1 import checkpoints_pb2, controller_pb2
@@ -71,7 +70,7 @@ def target_of(
         checkpoint=checkpoint,
         restore_hint=found.restore_hint,
         command=shlex.join([session.program, *session.argv]),
-        secrets=lambda: require(found.config.secrets),
+        secrets=found.require_secrets,
         newest=lambda: newest(store),
         saved=lambda path: saved(store, path),
         lost=lambda path: lost(session, saved(store, path)),

@@ -169,6 +169,8 @@ class ClusterConfig:
     task_outputs: TaskOutputsConfig = field(default_factory=TaskOutputsConfig)
     finelog: FinelogConfig = field(default_factory=FinelogConfig)
     images: NamedImages = field(default_factory=NamedImages)
+    previous_public_keys: tuple[str, ...] = ()
+    """PEM of keys whose tokens are still taken, while one key replaces another."""
     secrets: tuple[SecretReference, ...] = ()
     """What the file refers to; a controller that is deployed needs them."""
     unused: tuple[str, ...] = ()
@@ -317,6 +319,7 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
         else TaskOutputsConfig(),
         finelog=finelog,
         images=parse_images(controller, worker, _section(top, "kubernetes_provider", None)),
+        previous_public_keys=tuple(item.text() for item in _list(auth, "previous_public_keys")),
         secrets=(SecretReference("auth.signing_key", _references(auth["signing_key"])),)
         if "signing_key" in auth and not auth["signing_key"].is_nothing
         else (),
