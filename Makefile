@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST_ARGS ?=
+# Tests at a time: most of what they do is waiting for programs, so that three keep two cores busy.
+AT_ONCE ?= 3
 
 .PHONY: help demo test check format bench soak lock pictures proto wheel clean
 
@@ -13,7 +15,7 @@ demo:  ## a controller, two workers and a few real jobs in a temporary folder, w
 	@exec $(BIN)/iris demo
 
 test: check  ## everything that must hold: lint, types, floors, tests
-	$(BIN)/pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(AT_ONCE) --dist worksteal $(PYTEST_ARGS)
 
 check:  ## ruff, mypy --strict and the floors of the house
 	@$(PYTHON) requirements/install.py dev
