@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 COMMANDS = {
     "list": Lazy("iris_core.cli.cluster:list_clusters", "List the clusters that --cluster knows."),
     "start": Lazy("iris_core.cli.cluster_start:start", "Start a cluster on this machine and keep it until Ctrl-C."),
-    "stop": Lazy("iris_core.cli.cluster_stop:stop", "Stop a cluster of this machine: controller, workers, tasks."),
+    "stop": Lazy("iris_core.cli.cluster_stop:stop", "Stop a deployed cluster: controller, workers, tasks."),
     "restart": Lazy(
-        "iris_core.cli.cluster_stop:restart", "Stop a cluster of this machine with all that runs, and start it again."
+        "iris_core.cli.cluster_stop:restart", "Stop a deployed cluster with all that runs, and start it again."
     ),
     "status": Lazy("iris_core.cli.cluster:status", "Show whether the controller answers, and how its workers are."),
     "create-slice": Lazy(

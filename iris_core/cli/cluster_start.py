@@ -27,16 +27,14 @@ DEPLOYED_S: Final = 120.0
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 COMMANDS = {
     "serve": Lazy("iris_core.cli.cluster_start:serve", "Run the controller of a cluster file in the foreground."),
-    "start": Lazy("iris_core.cli.controller_lifecycle:start", "Start the controller that is deployed on this machine."),
+    "start": Lazy("iris_core.cli.controller_lifecycle:start", "Start the controller that is deployed."),
     "stop": Lazy(
-        "iris_core.cli.controller_lifecycle:stop", "Stop the controller of this machine; workers and tasks go on."
+        "iris_core.cli.controller_lifecycle:stop", "Stop the controller that is deployed; workers and tasks go on."
     ),
     "restart": Lazy(
-        "iris_core.cli.controller_restart:restart", "Restart the controller of this machine into the tree that is here."
+        "iris_core.cli.controller_restart:restart", "Restart the deployed controller into the tree that is here."
     ),
-    "status": Lazy(
-        "iris_core.cli.controller_lifecycle:status", "Show what is deployed on this machine, and how it runs."
-    ),
+    "status": Lazy("iris_core.cli.controller_lifecycle:status", "Show what is deployed, and how it runs."),
     "break-lock": Lazy(
         "iris_core.cli.controller_lock:break_lock", "Free the lock that a dead restart or rollout left."
     ),

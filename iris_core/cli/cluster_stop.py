@@ -1,4 +1,4 @@
-"""`cluster stop` and `cluster restart` of a deployment on this machine: controller, workers, their tasks and the log store.
+"""`cluster stop` and `cluster restart` of a deployment: controller, workers, their tasks and the log store.
 
 Unlike `cluster controller stop|restart` this ends what runs: it asks for the cluster's name and says how much that is. The state is
 kept, and nothing is shipped.
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from iris_core.cli.session import Session
 
 
-@click.command(short_help="Stop a cluster of this machine: controller, workers, tasks.")
+@click.command(short_help="Stop a deployed cluster: controller, workers, tasks.")
 @click.option("--confirm", metavar="CLUSTER", help="The name of the cluster, instead of being asked for it.")
 @click.pass_obj
 def stop(session: Session, confirm: str | None) -> None:
-    """Stop a cluster that is deployed on this machine, with its workers and log store: everything that runs on it ends.
+    """Stop a cluster that is deployed, with its workers and log store: everything that runs on it ends.
 
     The state is kept; unfinished tasks are tried again at the next start. To stop the controller alone: cluster controller stop.
     """
@@ -35,7 +35,7 @@ def stop(session: Session, confirm: str | None) -> None:
     session.diagnostics.note(f"{found.name} is stopped; cluster controller start starts it again")
 
 
-@click.command(short_help="Stop a cluster of this machine with all that runs, and start it again.")
+@click.command(short_help="Stop a deployed cluster with all that runs, and start it again.")
 @click.option("--confirm", metavar="CLUSTER", help="The name of the cluster, instead of being asked for it.")
 @click.option(
     "--timeout",
@@ -47,7 +47,7 @@ def stop(session: Session, confirm: str | None) -> None:
 )
 @click.pass_obj
 def restart(session: Session, confirm: str | None, timeout: float) -> None:
-    """Stop a cluster that is deployed on this machine with everything that runs on it, and start the same release again.
+    """Stop a cluster that is deployed with everything that runs on it, and start the same release again.
 
     To replace the controller alone, with all jobs going on: cluster controller restart.
     """

@@ -1,4 +1,4 @@
-"""`cluster controller start|stop|status`: the controller deployment of this machine, without shipping code to a running one.
+"""`cluster controller start|stop|status`: the deployed controller, without shipping code to a running one.
 
 `start` starts what is deployed; only where nothing was ever deployed does it build the tree around the working directory. Code
 reaches a deployed controller by `restart`, which asks and can be undone.
@@ -27,7 +27,7 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-@click.command(short_help="Start the controller that is deployed on this machine.")
+@click.command(short_help="Start the controller that is deployed.")
 @click.option(
     "--timeout",
     type=Seconds(1),
@@ -38,7 +38,7 @@ def _now_ms() -> int:
 )
 @click.pass_obj
 def start(session: Session, timeout: float) -> None:
-    """Start the controller that is deployed on this machine, wait until it serves, and print its address.
+    """Start the controller that is deployed, wait until it serves, and print its address.
 
     It is started again when it dies, and outlives this command. Where nothing was deployed yet, the tree around the working directory is
     built and deployed. Workers and log store of an earlier controller are taken over.
@@ -151,11 +151,11 @@ def _record_first(store: ObjectStore, release: str) -> None:
     record.write(store, record.first_committed(standing, release, _now_ms()), standing)
 
 
-@click.command(short_help="Stop the controller of this machine; workers and tasks go on.")
+@click.command(short_help="Stop the controller that is deployed; workers and tasks go on.")
 @click.option("--confirm", metavar="CLUSTER", help="The name of the cluster, instead of being asked for it.")
 @click.pass_obj
 def stop(session: Session, confirm: str | None) -> None:
-    """Stop the controller that is deployed on this machine. Its workers and their tasks go on, and the next one takes them over.
+    """Stop the controller that is deployed. Its workers and their tasks go on, and the next one takes them over.
 
     Workers without a controller and without a task end after 10 minutes.
     """
@@ -189,11 +189,11 @@ def _riding(session: Session) -> str:
     return f"{running} running tasks go on, nothing is scheduled and nobody can submit until it is started again"
 
 
-@click.command(short_help="Show what is deployed on this machine, and how it runs.")
+@click.command(short_help="Show what is deployed, and how it runs.")
 @output_option("table", "json")
 @click.pass_obj
 def status(session: Session, how: output.Format) -> int:
-    """Show what is deployed on this machine and how its controller runs, without asking it; exit 1 when none serves."""
+    """Show what is deployed and how its controller runs, without asking it; exit 1 when none serves."""
     from iris_core.cli.deployment import deployment
     from iris_core.procedures import lock, record
 

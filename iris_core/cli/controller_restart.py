@@ -29,7 +29,7 @@ BACK: Final = "rollback"
 CHECKPOINT_S: Final = 300
 
 
-@click.command(short_help="Restart the controller of this machine into the tree that is here.")
+@click.command(short_help="Restart the deployed controller into the tree that is here.")
 @click.option(
     "--skip-checkpoint",
     is_flag=True,
@@ -67,7 +67,7 @@ def restart(
     resume: str | None,
     dry_run: bool,
 ) -> int:
-    """Restart the controller of this machine into the tree around the working directory: some seconds without a controller.
+    """Restart the deployed controller into the tree around the working directory: some seconds without a controller.
 
     Workers and tasks go on. The release is built and a checkpoint taken before anything is touched; a release that does not come up is
     replaced by the one before on its last checkpoint, and nothing is lost. Exit code 1 whenever the new release does not run in the end.
