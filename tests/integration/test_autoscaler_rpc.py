@@ -32,7 +32,7 @@ pytestmark = pytest.mark.asyncio
 CONFIG = """
 name: machines
 platform: {manual: }
-controller: {manual: {host: 127.0.0.1, port: 0}}
+controller: {local: {host: 127.0.0.1, port: 0}}
 worker_provider: {}
 defaults: {autoscaler: {evaluation_interval: {milliseconds: 200}, scale_down_delay: {seconds: 1}}}
 scale_groups:
@@ -41,7 +41,7 @@ scale_groups:
 RESERVED = """
 name: machines
 platform: {manual: }
-controller: {manual: {host: 127.0.0.1, port: 0}}
+controller: {local: {host: 127.0.0.1, port: 0}}
 worker_provider: {}
 defaults: {autoscaler: {evaluation_interval: {milliseconds: 200}, reservations: {g: 8}}}
 scale_groups:
