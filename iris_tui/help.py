@@ -18,6 +18,14 @@ from iris_tui.user_keys import Keymap
 
 Lines = list[tuple[str, Tone]]
 
+_NOTES: Final[dict[str, tuple[str, ...]]] = {
+    "log": (
+        "The lines of one task keep the order in which they were read from it, those of several are merged by time.",
+        "stdout and stderr are two pipes: which of two lines of the same moment came first is not known.",
+    ),
+}
+"""What the keys of a scope do not tell."""
+
 _ASKED: Final[dict[FieldType, str]] = {
     FieldType.TEXT: "field:part",
     FieldType.WORD: "field=word,word",
@@ -73,7 +81,7 @@ def _scope(scope: str, keymap: Keymap, *, read_only: bool) -> Lines:
             continue
         command = f":{action.command} {action.arguments}".rstrip() if action.command else ""
         lines.append((f"  {keymap.shown(action):<14} {action.title:<52} {command}".rstrip(), Tone.PLAIN))
-    return [*lines, ("", Tone.PLAIN)]
+    return [*lines, *((f"  {note}", Tone.DIM) for note in _NOTES.get(scope, ())), ("", Tone.PLAIN)]
 
 
 def _filter(fields: Mapping[str, FieldType | Field], words: Sequence[str]) -> Lines:

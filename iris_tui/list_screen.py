@@ -24,7 +24,7 @@ from iris_tui.screen import ConsoleScreen
 from iris_tui.states import live_status
 from iris_tui.threads import in_thread
 from iris_tui.widgets.line import Line
-from iris_tui.widgets.pane import Pane, Status
+from iris_tui.widgets.pane import Pane, State, Status
 from iris_tui.widgets.prompt import Question
 from iris_tui.widgets.virtual_table import VirtualTable
 
@@ -109,6 +109,8 @@ class ListScreen(NamedFilters, RowMenu, ConsoleScreen):
         self._urgent = True
         self._ordering = False
         self._wanted_cursor = ""
+        self._rows_seen = False
+        """Whether rows were shown once, and the cursor where it was left."""
         self._filter_history = session.saved.history(f"filter {self.NOUN}")
 
     # --- what a list is ----------------------------------------------------------------------------------------------
@@ -195,7 +197,12 @@ class ListScreen(NamedFilters, RowMenu, ConsoleScreen):
         self.table.flush(changes)
         if self._wanted_cursor and self.table.move_to(self._wanted_cursor):
             self._wanted_cursor = ""
+        self._rows_seen = self._rows_seen or (self.source.loaded and not self.store.dirty and not self._ordering)
         self.show_state()
+
+    def shows_content(self) -> bool:
+        """A key that is about a row waits for the rows; where none can be had it does not."""
+        return self._rows_seen or self.pane.status.state is State.ERROR
 
     def due(self) -> bool:
         """Whether a new order may be shown now."""

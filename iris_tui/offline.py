@@ -167,6 +167,10 @@ class OpeningScreen(TextPage):
                 severity="information",
             )
 
+    def shows_content(self) -> bool:
+        """It is about how far it is."""
+        return True
+
     def _tell(self, told: Told) -> None:
         self._told = told
 

@@ -92,6 +92,9 @@ class TextPage(ConsoleScreen):
             self.text.show(lines)
         self.flush_now()
 
+    def shows_content(self) -> bool:
+        return bool(self._as_of or self._fault)
+
     def flush(self) -> None:
         if self._fault and not self._as_of:
             keymap = self.console.keymap

@@ -139,6 +139,19 @@ class ConsoleScreen(ActionHost, Screen[None]):
         self._not_before = 0.0
         self.flush_now()
 
+    @property
+    def is_built(self) -> bool:
+        """Whether its widgets are there."""
+        return self._built
+
+    def takes_keys(self) -> bool:
+        """Whether keys are taken now: until then they wait, for a second at most (`typeahead`)."""
+        return self._built and (self.prompt.is_open or self.shows_content())
+
+    def shows_content(self) -> bool:
+        """Whether what keys are about is shown, or known to be nothing."""
+        return True
+
     def flush_now(self) -> None:
         """One turn of the flusher."""
         began = time.monotonic()

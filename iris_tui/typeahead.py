@@ -2,14 +2,17 @@
 
 Textual hands every key to whatever has the focus when it arrives; typed ahead over a slow line, the keys after an Escape
 would go to a page that is closing, and be lost or, worse, do something else. Here a key waits until the one before it has
-travelled from the focused widget up to the app. Keys of priority never wait.
+travelled from the focused widget up to the app, and until the screen that it opened can take it: is built, has the focus where
+keys belong, and shows what they are about. A screen that cannot for long is not waited for. Keys of priority never wait.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
 
 from textual import events
 from textual.app import App
@@ -19,11 +22,23 @@ from iris_tui.keymap import PRIORITY
 
 if TYPE_CHECKING:
     from textual.message_pump import MessagePump
+    from textual.screen import Screen
     from textual.timer import Timer
 
 LONGEST_S: Final = 1.0
-"""A key that has not arrived by then (its widget was removed) holds up the next ones no longer."""
+"""A key that has not arrived by then (its widget was removed) holds up the next ones no longer, nor does a screen that is not ready."""
+LOOK_S: Final = 0.02
+"""How often a screen is asked whether it takes keys, while some wait."""
 _AT_ONCE: Final = frozenset(key for action_id in PRIORITY for key in BY_ID[action_id].keys)
+
+
+@runtime_checkable
+class TakesKeys(Protocol):
+    """A screen that knows whether it shows what keys are about."""
+
+    def takes_keys(self) -> bool:
+        """Whether a key can be taken now."""
+        ...
 
 
 class TypeAhead(App[int]):
@@ -35,15 +50,51 @@ class TypeAhead(App[int]):
         self._key_busy = False
         self._keys_waiting: deque[events.Key] = deque()
         self._key_timer: Timer | None = None
+        self._key_look: Timer | None = None
+        self._patience: WeakKeyDictionary[Screen[Any], float] = WeakKeyDictionary()
+        """Until when each screen that does not take keys is waited for."""
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key) and not event.is_forwarded and event.key not in _AT_ONCE:
-            if self._key_busy:
+            if self._key_busy or self._keys_waiting or not (self._takes_keys() or self.passes_at_once(event.key)):
                 self._keys_waiting.append(event)
+                self._go_on()
             else:
                 await self._deliver(event)
             return
         await super().on_event(event)
+
+    def passes_at_once(self, key: str) -> bool:
+        """Whether a key is about no row or line, so that a screen that is built takes it before it shows anything."""
+        return False
+
+    def _takes_keys(self) -> bool:
+        """Whether the screen that is shown can take a key, or has been waited for long enough."""
+        if not self.screen_stack:
+            return True
+        screen = self.screen
+        if isinstance(screen, TakesKeys):
+            ready = screen.takes_keys()
+        else:
+            ready = screen.is_mounted and (screen.focused is not None or not screen.focus_chain)
+        if ready:
+            self._patience.pop(screen, None)
+            return True
+        now = time.monotonic()
+        return now >= self._patience.setdefault(screen, now + LONGEST_S)
+
+    def _go_on(self) -> None:
+        """Deliver the key that waits longest, as soon as that may be."""
+        if self._key_look is not None:
+            self._key_look.stop()
+            self._key_look = None
+        if self._key_busy or not self._keys_waiting:
+            return
+        if self._takes_keys():
+            self._key_busy = True
+            self.call_next(self._deliver, self._keys_waiting.popleft())
+        else:
+            self._key_look = self.set_timer(LOOK_S, self._go_on)
 
     async def _deliver(self, event: events.Key) -> None:
         self._key_busy = True
@@ -72,6 +123,4 @@ class TypeAhead(App[int]):
             self._key_timer.stop()
             self._key_timer = None
         self._key_busy = False
-        if self._keys_waiting:
-            self.call_next(self._deliver, self._keys_waiting.popleft())
-            self._key_busy = True
+        self._go_on()

@@ -177,6 +177,9 @@ class JobsScreen(TreeRows, TargetActions):
         self.set_class(self.size.height < 30, "-logs-full")
         self.mount(self._logs, before=self.detail)
 
+    def shows_content(self) -> bool:
+        return super().shows_content() and (self._logs is None or self._logs.entered)
+
     def _close_logs(self) -> None:
         if self._logs is not None:
             self._logs.remove()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from iris_core.live.log_query import MAX_SOURCES, PREFIX, LogQuery, LogSource, parse_log_query
 from iris_core.live.log_view import LogView
+from iris_core.live.watch import Link
 from iris_core.model.errors import ModelError
 from iris_core.model.text import one_line
 from iris_tui.drawing import counted
@@ -65,6 +66,10 @@ class LogsScreen(ConsoleScreen):
     def title_text(self) -> str:
         sources = self.subject.split()
         return f"logs of {one_line(sources[0])}" if len(sources) == 1 else f"{counted(len(sources), 'log')} merged"
+
+    def shows_content(self) -> bool:
+        view = self.pane.view
+        return self.pane.entered and (view.loaded or view.state.link not in (Link.CONNECTING, Link.LIVE))
 
     def flush(self) -> None:
         self.pane.flush()

@@ -23,7 +23,7 @@ from iris_tui.registry import SCREENS
 from iris_tui.states import live_status
 from iris_tui.widgets.chart import Chart, bar_runs
 from iris_tui.widgets.line import Line
-from iris_tui.widgets.pane import Pane
+from iris_tui.widgets.pane import Pane, State
 from iris_tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
@@ -172,6 +172,9 @@ class PulseScreen(LiveScreen):
         changes = self.feed.take_changes()
         now_ms = self.session.clock.now_ms()
         if changes or now_ms // 1000 != self._said_at:
+    def shows_content(self) -> bool:
+        return bool(self._said) or self.feed.loaded or self.pane.status.state is State.ERROR
+
             self._said_at = now_ms // 1000
             self._say(now_ms)
         self._remember(now_ms)

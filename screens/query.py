@@ -128,6 +128,10 @@ class QueryScreen(QueryActs, ListScreen):
     def title_text(self) -> str:
         return "query"
 
+    def shows_content(self) -> bool:
+        """There is a statement to write before there are rows."""
+        return True
+
     def match_row(self, row: Row[Any], wanted: Filter, now_ms: int) -> bool | None:
         assert self.result is not None
         return wanted.matches(filter_values(self.result, self._fields)(row.value))

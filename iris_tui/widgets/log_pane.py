@@ -57,11 +57,17 @@ class LogPane(LogCommands):
         self._generation = -1
         self._second = -1
         self._follow: Worker[None] | None = None
+        self.entered = False
+        """Whether it has been given the focus: keys that were typed before belong to it, too."""
 
     def on_mount(self) -> None:
-        self.call_after_refresh(self.lines.take_focus)
+        self.call_after_refresh(self._enter)
         self.rest(on=False)
         self.flush()
+
+    def _enter(self) -> None:
+        self.lines.take_focus()
+        self.entered = True
 
     def rest(self, *, on: bool = True) -> None:
         """While nobody sees it nothing is followed; afterwards it goes on at the same place."""

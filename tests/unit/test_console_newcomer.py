@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from textual import events
 
 from iris_core.model.errors import ModelError
 from iris_core.wire.gen.iris.v1 import profiles_pb2
 from iris_tui.commands import parse_command
 from iris_tui.gate import GateScreen
 from iris_tui.help import help_lines
+from iris_tui.pages import TextPage
+from iris_tui.widgets.log_pane import LogPane
 from providers.fake.clock import FakeClock
 from providers.fake.samples import sample, task
 from providers.fake.task_samples import answer
 from screens.controller import ControllerScreen
 from screens.task import TaskScreen
+from screens.tasks import TasksScreen
+from screens.workers import WorkersScreen
 from tests.unit.test_console_app import Rig, console
 from tests.unit.test_console_tasks import console as troubled_console
 
@@ -31,6 +36,11 @@ def test_help_begins_with_what_people_come_for() -> None:
     assert lines[0] == "How do I …"
     used = next(line for line in lines if "Who used most" in line)
     assert ">" not in used and "on top" in used, "the list is sorted so already"
+
+
+def test_help_says_what_the_order_of_a_log_does_not_tell() -> None:
+    text = "\n".join(text for text, _ in help_lines(["log"], read_only=False))
+    assert "stdout and stderr are two pipes" in text
 
 
 @pytest.mark.parametrize(
@@ -117,6 +127,65 @@ async def test_what_is_named_can_be_looked_at_and_changed_from_a_screen_that_doe
         rig.app.run_command("cancel /ada/train-llama")
         await rig.until(lambda: "this console is read-only" in rig.screen_text())
         assert rig.app.screen is screen
+
+
+# --- keys typed ahead ------------------------------------------------------------------------------------------------
+
+
+def press(rig: Rig, *keys: str) -> None:
+    """All of them at once, as a terminal brings them after a stall: nothing is waited for in between."""
+    for key in keys:
+        rig.app.post_message(events.Key(key, key if len(key) == 1 else None))
+
+
+@pytest.mark.asyncio
+async def test_keys_typed_ahead_reach_the_screen_that_the_first_of_them_opened() -> None:
+    client = sample(FakeClock())
+    client.log("/ada/train-llama/0:0", *(f"step {number}" for number in range(300)))
+    async with console(client) as rig:
+        # The rows of the next screen come late.
+        client.freeze("Watch")
+        press(rig, "v", "t", "down", "down", "J")
+        await rig.until(lambda: isinstance(rig.app.screen, TasksScreen))
+        tasks = rig.app.screen
+        assert isinstance(tasks, TasksScreen)
+        assert not tasks.store.order and rig.app.screen is tasks, "they wait"
+        client.thaw()
+        await rig.until(lambda: isinstance(rig.app.screen, TaskScreen))
+        opened = rig.app.screen
+        assert isinstance(opened, TaskScreen) and tasks.table.touched, "they reached the table"
+        assert opened.subject == tasks.table.cursor_id, "and the row that they had chosen"
+
+        rig.app.go("jobs")
+        await rig.until(lambda: rig.app.screen is rig.jobs)
+        await rig.row("/ada/train-llama")
+        press(rig, "l", "g", "down", "m")
+        await rig.until(lambda: rig.jobs.query(LogPane) and rig.jobs.query_one(LogPane).lines.marks)
+        assert rig.selected() == "/ada/train-llama", "no key of the log was taken for one of the table"
+        assert rig.jobs.query_one(LogPane).lines.marks == {1}
+
+        press(rig, "question_mark", "slash", "H", "o", "w", "enter")
+        await rig.until(lambda: isinstance(rig.app.screen, TextPage) and rig.app.screen.text.needle == "how")
+        press(rig, "escape", "escape", "colon", "w", "o", "r", "k", "e", "r", "s", "enter")
+        await rig.until(lambda: isinstance(rig.app.screen, WorkersScreen))
+
+
+@pytest.mark.asyncio
+async def test_a_screen_whose_rows_never_come_is_left_at_once_and_takes_keys_after_a_second() -> None:
+    client = sample(FakeClock())
+    async with console(client) as rig:
+        client.freeze("Watch")
+        rig.app.go("tasks")
+        await rig.until(lambda: isinstance(rig.app.screen, TasksScreen) and rig.app.screen.is_built)
+        press(rig, "slash", "x")
+        screen = rig.app.screen
+        assert isinstance(screen, TasksScreen)
+        await rig.until(lambda: screen.prompt.input.value == "x")
+        await rig.keys("escape")
+        rig.app.go("workers")
+        await rig.until(lambda: isinstance(rig.app.screen, WorkersScreen) and rig.app.screen.is_built)
+        press(rig, "left_square_bracket")
+        await rig.until(lambda: isinstance(rig.app.screen, TasksScreen))
 
 
 # --- pages in parts --------------------------------------------------------------------------------------------------
