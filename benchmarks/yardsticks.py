@@ -6,12 +6,14 @@ there is used as it is. One that cannot be had raises `Unavailable` with the rea
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
@@ -39,6 +41,31 @@ def environment(name: str, *requirements: str, python: str = sys.executable, opt
             raise Unavailable(f"cannot install {requirements[0]}: {last}")
     stamp.write_text(wanted)
     return folder / "bin"
+
+
+def pyte() -> Any:
+    """The module that makes screens of what a terminal is sent. Raises Unavailable."""
+    folder = environment("pyte", "pyte==0.8.2")
+    for packages in folder.parent.glob("lib/python3*/site-packages"):
+        if str(packages) not in sys.path:
+            sys.path.append(str(packages))
+    return importlib.import_module("pyte")
+
+
+def toolong() -> tuple[Path, str]:
+    """The program `tl`, and its version."""
+    # It asks for any Textual from 0.58 on, and does not start with those that have come since.
+    folder = environment("toolong", "toolong==1.5.0", "textual<1")
+    return folder / "tl", version(folder, "toolong")
+
+
+def lnav() -> tuple[Path, str]:
+    """The program of the machine, and its version; it is in no package index."""
+    here = shutil.which("lnav")
+    if here is None:
+        raise Unavailable("lnav is not installed: apt-get install lnav")
+    said = subprocess.run([here, "-V"], capture_output=True, text=True, check=True).stdout
+    return Path(here), said.split()[-1]
 
 
 def version(bin_folder: Path, package: str) -> str:
