@@ -93,7 +93,7 @@ class Deployed(Served):
         )  # fmt: skip
 
     def killed_at(self, kill: str, edited: Path | None = None, *options: str) -> str:
-        """Runs a restart until it says what it is killed at; edits a file once the build has begun. Its id."""
+        """Runs a restart until it says what it is killed at (of KILLS, or the words); edits a file once the build has begun. Its id."""
         driver = subprocess.Popen(
             self.words("restart", "--confirm", "served", *options), cwd=self.repo, env=self.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )  # fmt: skip
@@ -106,7 +106,7 @@ class Deployed(Served):
                     procedure = line.split()[1].rstrip(",")
                 if edited is not None and line.startswith("build and stage"):
                     edited.write_text(edited.read_text() + "# edited during the build\n")
-                if line.startswith(KILLS[kill]):
+                if line.startswith(KILLS.get(kill, kill)):
                     driver.kill()
                     break
         assert driver.wait() == -signal.SIGKILL, said

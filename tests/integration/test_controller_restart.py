@@ -99,6 +99,7 @@ def test_a_port_in_use_is_said_and_nothing_is_left_running(deployed: Deployed) -
     assert started.returncode == 1 and "in use" in started.stderr and "it was stopped" in started.stderr
     status = deployed.command("status")
     assert status.returncode == 1 and f"Deployed:   {deployed.standing.image[:12]}, committed" in status.stdout
+    assert deployed.command("start").returncode == 0
 
 
 def tables(database: Path) -> set[str]:
@@ -179,6 +180,25 @@ def test_a_release_that_migrates_and_is_not_healthy_is_gone_back_from_and_no_wor
 
     again = deployed.command("restart", "--rollback", "--confirm", "served")
     assert again.returncode == 1 and "there is no deployment to roll back to" in again.stdout
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not SOAK, reason="every kill of it is tried on the fake host; make soak tries these for real")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kill", ["write the record: rollback requested", "stop ", "start OLD again"])
+def test_a_driver_killed_while_it_goes_back_goes_on_with_it(deployed: Deployed, kill: str) -> None:
+    first_tree(deployed)
+    first = deployed.standing.image
+    die = deployed.folder / f"die-{kill.split()[0]}"
+    die.touch()
+    break_release(deployed, die)
+    new = deployed.command("restart", "--dry-run").stderr.partition("ships tree ")[2][:12]
+    words = f"stop {new}" if kill == "stop " else kill.replace("OLD", first[:12])
+    procedure = deployed.killed_at(words)
+    again = deployed.command("restart", "--confirm", "served", "--resume", procedure)
+    assert again.returncode == 1 and f"served runs {first[:12]} again, nothing was lost" in again.stdout
+    assert (deployed.standing.phase, deployed.standing.image) == (Phase.ROLLED_BACK, first)
+    assert lock.read(open_store(deployed.remote)).holder is None and serves(deployed, but=0)
 
 
 def test_a_full_disk_is_said_and_nothing_is_changed(deployed: Deployed, require_service: RequireService) -> None:
