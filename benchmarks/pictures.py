@@ -7,10 +7,12 @@ full, logs, profiles. Its clock stands still, so that the same screens give the 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import random
 import re
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +29,7 @@ from providers.fake.clock import FakeClock
 from providers.fake.machine_samples import GANG as WAITING
 from providers.fake.machine_samples import SLICE
 from providers.fake.query_samples import KEPT_IN, kept_checkpoints
+from providers.fake.rollout_samples import write_sample
 from providers.fake.whole_sample import SUBJECTS, whole
 
 if TYPE_CHECKING:
@@ -98,7 +101,7 @@ class Stage:
                 await self.pilot.press("enter")
             screen.table.move_to("/ada/train-llama")
         elif name == "job":
-            await self.until(lambda: screen.cause.loaded and screen.found.loaded, "the cause")
+            await self.until(lambda: screen.reads.cause.loaded and screen.reads.found.loaded, "the cause")
         elif name == "scheduler":
             screen.table.move_to(f"pending {WAITING}")
         elif name == "capacity":
@@ -142,7 +145,13 @@ async def draw(name: str) -> str:
     await plotting.load()
     stage = Stage()
     listed = (KEPT_IN, kept_checkpoints(stage.clock.now_ms()), "")
-    with mock.patch("screens.checkpoints.read", lambda _: listed):
+    with mock.patch("screens.checkpoints.read", lambda _: listed), tempfile.TemporaryDirectory() as folder:
+        if name == "rollout":
+            stage.app.rollouts.journal_dir = folder
+            path = Path(folder) / f"{write_sample(Path(folder), stage.clock.now_ms())}.jsonl"
+            with path.open("rb") as driven:
+                fcntl.flock(driven, fcntl.LOCK_EX)  # somebody drives it, and the console looks on
+                return await _drawn(stage, name)
         return await _drawn(stage, name)
 
 

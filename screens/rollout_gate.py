@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
+from textual.content import Content
 from textual.message import Message
 from textual.widgets import Button, Input, Static
 
@@ -89,6 +90,7 @@ class GatePanel(VerticalScroll):
             return
         self._sure = False
         self.query_one("#rollout-asks", Static).update(one_line(f"{gate.title}?"))
+        self.border_title = Content(one_line(f"{gate.title}?"))  # stays in sight where the lines are scrolled away
         said = [f"• {one_line(line)}" for line in gate.effects] + [f"undo: {one_line(line)}" for line in gate.undo]
         self.query_one("#rollout-effects", Static).update("\n".join(said))
         self.query_one("#rollout-command", Static).update(f"same as: {one_line(command)}")

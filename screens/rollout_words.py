@@ -26,7 +26,7 @@ _TONES: Final = {
     "failed its watch": Tone.BAD,
     "failed": Tone.BAD,
     "in its restart": Tone.BUSY,
-    "watched": Tone.BUSY,
+    "in its watch": Tone.BUSY,
     "skipped": Tone.WARN,
     "stopped at its gate": Tone.WARN,
 }
@@ -41,15 +41,15 @@ def lines(records: Sequence[Record]) -> Lines:
             found.append((text, _tone(kind, text)))
         if kind == "asked":
             again = " once more" if record["again"] else ""
-            found.append((one_line(f"  asked{again}: {record['title']}"), Tone.WAIT))
+            found.append(("  " + one_line(f"asked{again}: {record['title']}"), Tone.WAIT))
         elif kind == "resumed":
             found.append((one_line(f"{record['by']} goes on"), Tone.DIM))
         elif kind == "ended":
             good = record["status"] == "done"
             found.append((one_line(f"{record['status']}: {record['state']}"), Tone.GOOD if good else Tone.BAD))
-            found += [(one_line(f"  {detail}"), Tone.PLAIN) for detail in record["details"]]
+            found += [("  " + one_line(f"{detail}"), Tone.PLAIN) for detail in record["details"]]
             if record["next"]:
-                found.append((one_line(f"  next: {record['next']}"), Tone.WARN))
+                found.append(("  " + one_line(f"next: {record['next']}"), Tone.WARN))
     return found
 
 
@@ -152,7 +152,7 @@ def _landing(candidates: Sequence[Candidate], known: Sequence[Known], fault: str
         yield "", Tone.PLAIN
     yield "Clusters, in the order of a rollout that names none:", Tone.BUSY
     for number, candidate in enumerate(candidates, 1):
-        yield one_line(f"  {number}. {candidate.words()}"), Tone.PLAIN
+        yield "  " + one_line(f"{number}. {candidate.words()}"), Tone.PLAIN
         if candidate.refusal:
             yield f"     {one_line(candidate.refusal)}", Tone.WARN
     if not candidates:

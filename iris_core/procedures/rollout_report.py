@@ -123,7 +123,7 @@ def standing(records: Sequence[Record], name: str) -> str:
     if found.verdict is not None:
         return "passed" if found.verdict["passed"] else "failed its watch"
     if found.record is not None:
-        return "watched"
+        return "in its watch"
     if found.failed:
         return "failed"
     if found.gate == "approve":

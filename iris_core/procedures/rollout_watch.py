@@ -82,7 +82,7 @@ def concerns(before: Sample, samples: Sequence[Sample], tree: str) -> list[str]:
     if len(set(boots)) > 1:
         found.append("the controller was started again during the watch")
     if last["workers_healthy"] < before["workers_healthy"]:
-        found.append(f"{last['workers_healthy']} workers are healthy, {before['workers_healthy']} were before")
+        found.append(f"healthy workers fell from {before['workers_healthy']} to {last['workers_healthy']}")
     found += [f"it says: {problem}" for problem in last["problems"] if problem not in before["problems"]]
     if last["store"] == "down":
         found.append("its log store does not run")
@@ -99,14 +99,14 @@ def notes(before: Sample, samples: Sequence[Sample]) -> list[str]:
     found += [f"it says, as before: {problem}" for problem in last["problems"] if problem in before["problems"]]
     ill = last["workers_total"] - last["workers_healthy"]
     if ill > 0:
-        found.append(f"{ill} of {last['workers_total']} workers are not healthy")
+        found.append(f"workers that are not healthy: {ill} of {last['workers_total']}")
     for state, worse in (("running", -1), ("pending", 1)):
         then, now = before["tasks"].get(state, 0), last["tasks"].get(state, 0)
         if (now - then) * worse > 0:
-            found.append(f"{now} tasks are {state}, {then} were before")
+            found.append(f"{state} tasks: {now}, before it {then}")
     then, now = failures_a_minute(before), failures_a_minute(last)
     if now > then:
-        found.append(f"{now:.1f} attempts a minute fail, {then:.1f} did before")
+        found.append(f"attempts that fail in a minute: {now:.1f}, before it {then:.1f}")
     if last["lag_ms"] > LATE_LOOP_MS:
         found.append(f"its loop is late by {last['lag_ms']:.0f} ms")
     if last["store_lag_ms"] > max(LATE_STORE_MS, before["store_lag_ms"]):

@@ -6,13 +6,15 @@ Whatever was printed by a job or a host is made harmless here. Must never say mo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.model.resources import format_age
 from iris_core.model.text import one_line
 
 if TYPE_CHECKING:
     from iris_core.procedures.journal import Record
+
+NOTICEABLE_MS: Final = 1_000
 
 
 def words(record: Record) -> Iterator[str]:
@@ -81,9 +83,11 @@ def sample_words(sample: dict[str, Any]) -> str:
     said = [
         f"{sample['workers_healthy']}/{sample['workers_total']} workers healthy",
         f"{tasks.get('running', 0)} running, {tasks.get('pending', 0)} pending",
-        f"{sample['failures']} failures",
+        f"{sample['failures']} failed attempts",
         f"loop {sample['lag_ms']:.1f} ms late",
-        f"log store {format_age(sample['store_lag_ms'])} behind" if sample["store_lag_ms"] else "log store up to date",
+        f"log store {format_age(sample['store_lag_ms'])} behind"
+        if sample["store_lag_ms"] >= NOTICEABLE_MS
+        else "log store up to date",
     ]
     if not sample["ready"]:
         said.insert(0, "not ready")

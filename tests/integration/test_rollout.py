@@ -1,13 +1,16 @@
-"""A rollout of a changed tree to deployed controllers with live work, by the shipped commands: only the watch is faster."""
+"""Rollouts of changed trees to three deployed controllers with live work, one here and two on SSH hosts: by the command line, and by the
+console in a real terminal. Both are the shipped programs, only that their watch is over sixty times as fast."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,41 +20,81 @@ from iris_core.procedures import lock
 from iris_core.procedures.record import Phase
 from iris_core.wire.gen.iris.v1 import common_pb2
 from providers.objects import open_store
+from tests.conftest import REQUIRE_SERVICES, RequireProgram
+from tests.integration.deployed import HOME, Deployed, deployed_cluster, mended_tree
+from tests.integration.local_cluster import Place
 from tests.integration.served import launch, lines, task, wait_jobs
-from tests.integration.test_controller_restart import HOME, Deployed
+from tests.integration.ssh_hosts import STATE, missing, ssh_hosts
+from tests.integration.test_ssh_deployment import OnHost
+from tests.integration.tmux_terminal import Terminal
 
 SAID = re.compile(r"--approve (\S+)=([0-9a-f]{12})")
+SOAK = os.environ.get("IRIS_SOAK") == "1"
+
+
+class Named(OnHost):
+    """One on a host, under the host's name."""
+
+    def __init__(self, folder: Path, host: Any) -> None:
+        super().__init__(folder, host)
+        self.config.write_text(host.config(host.name))
+
+
+class Riding:
+    """A job that prints until it is told to stop, and what is to be said of it at the end."""
+
+    def __init__(self, cluster: Deployed, name: str, stop: Path, seen_as: str) -> None:
+        self.cluster, self.stop = cluster, stop
+        script = f'i=0; while [ ! -e {seen_as} ]; do echo "line $i"; i=$((i+1)); sleep 0.05; done'
+        with cluster.client() as client:
+            self.job = launch(client, f"/u/{name}", ["sh", "-c", script]).job_id
+
+    def end(self) -> None:
+        self.stop.touch()
+        with self.cluster.client() as client:
+            assert wait_jobs(client, [self.job]) == {self.job: common_pb2.JOB_STATE_SUCCEEDED}
+            assert len(task(client, f"{self.job}/0").attempts) == 1, "no attempt was started again"
+            printed = [line.data.rstrip("\n") for line in lines(client, self.job)]
+        self.stop.unlink()
+        assert printed == [f"line {n}" for n in range(len(printed))], "no line is missing or there twice"
 
 
 class Fleet:
-    """A deployed local cluster, and the rollouts of its tree; other clusters may be beside it."""
+    """Deployed clusters by name, and the rollouts of the local one's tree to them."""
 
-    def __init__(self, folder: Path, local: Deployed) -> None:
-        self.local = local
+    def __init__(self, folder: Path, clusters: dict[str, Deployed]) -> None:
+        self.clusters = clusters
+        self.local = clusters["served"]
         self.journals = folder / "journals"
-        self.clusters = folder / "config" / "iris" / "clusters"
-        self.clusters.mkdir(parents=True)
-        self.add("served", local.config)
-        self.urls = [local.url]
+        self.home = folder / "home"
+        named = self.home / "config" / "iris" / "clusters"
+        named.mkdir(parents=True)
+        for name, cluster in clusters.items():
+            (named / f"{name}.yaml").write_text(cluster.config.read_text())
 
-    def add(self, name: str, config: Path) -> None:
-        (self.clusters / f"{name}.yaml").write_text(config.read_text())
-
-    def words(self, *command: str) -> list[str]:
-        return [sys.executable, "-m", "tests.integration.rollout_root", "cli", "rollout", *command]
+    @property
+    def names(self) -> str:
+        return ",".join(self.clusters)
 
     def environment(self) -> dict[str, str]:
         return {
-            **self.local.environment(),
+            **os.environ,
+            "IRIS_JOURNAL_DIR": str(self.journals),
             "PYTHONPATH": str(HOME),
-            "XDG_CONFIG_HOME": str(self.clusters.parents[1]),
-            "IRIS_TEST_URLS": " ".join(self.urls),
+            "HOME": str(self.home),
+            "XDG_CACHE_HOME": str(self.home / "cache"),
+            "XDG_CONFIG_HOME": str(self.home / "config"),
+            "XDG_STATE_HOME": str(self.home / "state"),
+            "IRIS_TEST_CONFIGS": os.pathsep.join(str(cluster.config) for cluster in self.clusters.values()),
         }
+
+    def words(self, which: str, *command: str) -> list[str]:
+        return [sys.executable, "-P", "-m", "tests.integration.rollout_root", which, *command]
 
     def rollout(self, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.words(*command), cwd=self.local.repo, env=self.environment(), stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, timeout=110, check=False,
+            self.words("cli", "rollout", *command), cwd=self.local.repo, env=self.environment(), stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
 
     def approved(self, *command: str) -> tuple[list[str], subprocess.CompletedProcess[str]]:
@@ -65,61 +108,137 @@ class Fleet:
             done = self.rollout("resume", "--approve", "=".join(asked))
         return gates, done
 
-    def status(self) -> Any:
-        return json.loads(self.rollout("status", "-o", "json").stdout)
+    def ride(self, job: str) -> list[Riding]:
+        """A job of that name on every cluster."""
+        found = []
+        for name, cluster in self.clusters.items():
+            stop = f"{cluster.state if name == 'served' else STATE}/enough"
+            place = Path(stop) if not isinstance(cluster, OnHost) else cluster.host.path(stop)
+            found.append(Riding(cluster, job, place, stop))
+        return found
+
+    def change(self, words: str) -> str:
+        """Another tree; its hash."""
+        changed = self.local.repo / "iris_controller" / "audit.py"
+        changed.write_text(changed.read_text() + f"# {words}\n")
+        plan = self.rollout("plan", "--clusters", self.names, "-o", "json")
+        assert plan.returncode == 0, plan.stderr
+        tree: str = json.loads(plan.stdout)["tree"]
+        return tree
+
+    def assert_all_run(self, tree: str, before: dict[str, str], names: Sequence[str] = ()) -> None:
+        for name in names or self.clusters:
+            cluster = self.clusters[name]
+            standing = cluster.standing
+            assert (standing.phase, standing.image, standing.previous_image) == (Phase.COMMITTED, tree, before[name]), (
+                name
+            )
+            store = cluster.store if isinstance(cluster, OnHost) else open_store(cluster.remote)
+            assert lock.read(store).holder is None, name
+
+    def images(self) -> dict[str, str]:
+        return {name: cluster.standing.image for name, cluster in self.clusters.items()}
 
 
-@pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    local = Deployed(tmp_path)
-    started = local.command("start")
-    assert started.returncode == 0, started.stderr
-    try:
-        yield Fleet(tmp_path, local)
-    finally:
-        stopped = local.command("stop", "--confirm", "served", group=("cluster",))
-    assert stopped.returncode == 0, stopped.stderr
-    assert local.ours() == [], "everything of it has ended"
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    folder = tmp_path_factory.mktemp("fleet")
+    lacking = missing()
+    if lacking and not REQUIRE_SERVICES:
+        pytest.skip(lacking)
+    assert not lacking, lacking
+    with ExitStack() as stack:
+        hosts = stack.enter_context(ssh_hosts(tmp_path_factory.mktemp("hosts"), "h1", "h2"))
+        clusters: dict[str, Deployed] = {
+            "served": stack.enter_context(deployed_cluster(tmp_path_factory.mktemp("served")))
+        }
+        cache = folder / "home" / "cache"
+        for host in hosts:
+            made = Named(tmp_path_factory.mktemp("deployed") / host.name, host)
+            stack.callback(made.there.close)
+            cache.mkdir(parents=True, exist_ok=True)
+            (made.folder / "cache").symlink_to(cache)  # what is built and fetched for one is there for the others
+            started = made.command("start")
+            assert started.returncode == 0, started.stderr
+            stack.callback(made.command, "stop", "--confirm", host.name, group=("cluster",))
+            clusters[host.name] = made
+        yield Fleet(folder, clusters)
 
 
+@pytest.mark.timeout(900)
 def test_live_work_rides_through_a_rollout_that_is_approved_gate_by_gate(fleet: Fleet) -> None:
-    local = fleet.local
-    first = local.standing
-    until = local.folder / "enough"
-    script = f'i=0; while [ ! -e {until} ]; do echo "line $i"; i=$((i+1)); sleep 0.02; done'
-    with local.client() as client:
-        job = launch(client, "/u/rides", ["sh", "-c", script]).job_id
-    changed = local.repo / "iris_controller" / "audit.py"
-    changed.write_text(changed.read_text() + "# what was approved\n")
-    plan = fleet.rollout("plan", "--clusters", "served")
-    assert plan.returncode == 0 and "1. served (controller=local, capacity=1 slices)" in plan.stdout
-    tree = plan.stdout.split()[1]
-
-    gates, done = fleet.approved(
-        "--clusters", "served", "--checks-command", "tail -1 iris_controller/audit.py | grep approved"
-    )
+    before, riding = fleet.images(), fleet.ride("rides")
+    mended_tree(fleet.local)
+    tree = fleet.change("what was approved")
+    checks = "tail -1 iris_controller/audit.py | grep approved"
+    gates, done = fleet.approved("--clusters", fleet.names, "--checks-command", checks)
     assert done.returncode == 0, done.stderr
-    assert gates == ["tree", "served/restart"]
-    assert done.stdout.strip() == f"served runs {tree[:12]}"
-    assert (local.standing.phase, local.standing.image, local.standing.previous_image) == (
-        Phase.COMMITTED,
-        tree,
-        first.image,
-    )
-    assert lock.read(open_store(local.remote)).holder is None
-
-    until.touch()
-    with local.client() as client:
-        assert wait_jobs(client, [job]) == {job: common_pb2.JOB_STATE_SUCCEEDED}
-        assert len(task(client, f"{job}/0").attempts) == 1, "no attempt was started again"
-        printed = [line.data.rstrip("\n") for line in lines(client, job)]
-    assert printed == [f"line {n}" for n in range(len(printed))], "no line is missing or there twice"
+    assert gates == ["tree", "served/restart", "served/next", "h1/restart", "h1/next", "h2/restart"]
+    assert done.stdout.strip() == f"served, h1, h2 run {tree[:12]}"
+    fleet.assert_all_run(tree, before)
+    for job in riding:
+        job.end()
 
     report = fleet.rollout("report").stdout
-    assert f"- Hash `{tree}`" in report and f"- Tree before `{first.image}`, after `{tree}`" in report
-    assert re.search(r"- Downtime: [\d.]+ s without an answer", report), report
-    assert "## served: passed" in report and "hello world" in report and "grep approved` ended with 0" in report
-    assert len(re.findall(r"^\| \d+ s \| yes", report, re.M)) >= 2
-    (known,) = fleet.status()
-    assert (known["state"], known["clusters"], known["waits_for"]) == ("done", {"served": "passed"}, None)
-    assert os.listdir(fleet.journals) == [f"{known['id']}.jsonl"]
+    assert f"- Hash `{tree}`" in report and "grep approved` ended with 0" in report
+    for name in fleet.clusters:
+        part = report.split(f"## {name}: passed")[1].split("\n## ")[0]
+        assert f"- Tree before `{before[name]}`, after `{tree}`" in part
+        assert re.search(r"- Downtime: (at most )?[\d.]+ s", part), part
+        assert "hello world" in part and "- Lock: given back" in part
+        assert len(re.findall(r"^\| \d+ s \| yes", part, re.M)) >= 2
+    (known,) = json.loads(fleet.rollout("status", "-o", "json").stdout)
+    assert (known["state"], known["clusters"], known["waits_for"]) == (
+        "done",
+        dict.fromkeys(fleet.clusters, "passed"),
+        None,
+    )
+
+
+@pytest.mark.timeout(900)
+def test_the_same_through_the_console_in_a_terminal(
+    fleet: Fleet, require_program: RequireProgram, tmp_path: Path
+) -> None:
+    names = list(fleet.clusters) if SOAK else ["served"]
+    before, riding = fleet.images(), fleet.ride("rides-on")
+    tree = fleet.change("what the console approved")
+    terminal = Terminal(require_program("tmux"), Place(tmp_path), 120, 40)
+    try:
+        words = fleet.words("console", "--cluster=served")
+        settled = {name: fleet.environment()[name] for name in ("IRIS_JOURNAL_DIR", "PYTHONPATH", "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
+                                                               "XDG_STATE_HOME", "HOME", "IRIS_TEST_CONFIGS")}  # fmt: skip
+        given = " ".join(f"{name}={shlex.quote(value)}" for name, value in settled.items())
+        terminal.run(f"cd {shlex.quote(str(fleet.local.repo))} && env {given} {shlex.join(words)}")
+        terminal.until(lambda s: "/u/rides" in s and "LIVE" in s, "the jobs")
+        terminal.type(":rollout")
+        terminal.until(lambda s: "Rollouts, the newest first" in s, "the rollouts")
+        terminal.type(f":rollout-begin {','.join(names)}")
+        terminal.until(lambda s: f"Ship tree {tree[:12]} to {', '.join(names)}?" in s, "the tree's question")
+        _approve(terminal, tree[:12])
+        for number, name in enumerate(names):
+            terminal.until(lambda s, name=name: f"Restart the controller of {name}?" in s, f"the question of {name}")  # type: ignore[misc]
+            _approve(terminal, name)
+            terminal.until(lambda s, name=name: f"the watch of {name}" in s and "healthy workers" in s, "the watch")  # type: ignore[misc]
+            if number + 1 < len(names):
+                terminal.until(lambda s, name=name: f"{name} runs {tree[:12]} and is well" in s, "the next question")  # type: ignore[misc]
+                terminal.keys("Enter")
+                terminal.keys("Left")
+                terminal.keys("Enter")
+        terminal.until(lambda s: f"done: {', '.join(names)} run" in s, "the end")
+        terminal.keys("C-q")
+        terminal.until(lambda s: "Quit the console?" in s, "the question")
+        terminal.keys("y")
+        assert terminal.end() == 0
+    finally:
+        terminal.close()
+    fleet.assert_all_run(tree, before, names)
+    for job in riding:
+        job.end()
+
+
+def _approve(terminal: Terminal, name: str) -> None:
+    terminal.keys("Enter")
+    terminal.keys("-l", name)
+    terminal.until(lambda s: f"to approve: {name}" in s, "the name typed")
+    terminal.keys("Enter")
+    terminal.keys("Enter")

@@ -143,7 +143,7 @@ async def test_the_lock_is_kept_through_the_watch_and_given_back_before_the_next
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "workers": ({"workers_healthy": 1}, "1 workers are healthy, 2 were before"),
+    "workers": ({"workers_healthy": 1}, "healthy workers fell from 2 to 1"),
     "tree": ({"tree": OLD}, f"it runs {OLD[:12]} instead of {NEW[:12]}"),
     "problem": ({"problems": ["the disk is full"]}, "it says: the disk is full"),
     "store": ({"store": "down"}, "its log store does not run"),
@@ -173,7 +173,7 @@ async def test_a_failed_watch_offers_to_roll_back_behind_a_gate_of_its_own(tmp_p
     assert (outcome.status, outcome.exit_code) == (Status.ROLLED_BACK, 1)
     h1 = world["h1"]
     assert (h1.host.release, h1.host.running, h1.record.phase, h1.free) == (OLD, True, Phase.ROLLED_BACK, True)
-    assert world["h2"].untouched and "its watch had failed: 1 workers are healthy" in outcome.state
+    assert world["h2"].untouched and "its watch had failed: healthy workers fell" in outcome.state
 
 
 @pytest.mark.parametrize("gate", ["h1/failed", "h1/rollback/rollback"])
@@ -446,3 +446,37 @@ async def test_two_at_once_are_told_who_is_first(tmp_path: Path) -> None:
     assert f"ada on desk holds it for 0s (procedure {PROCEDURE})" in second.state
     go.set()
     assert (await first).status is Status.DONE
+
+
+SEEN: dict[str, Any] = {
+    "at_ms": 7_200_000, "reachable": True, "tree": NEW, "boot_id": "b", "ready": True, "problems": [], "workers_total": 4,
+    "workers_healthy": 4, "tasks": {"running": 9, "pending": 2}, "failures": 0, "failures_since_ms": 0, "lag_ms": 1.0, "store": "serving",
+    "store_lag_ms": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"workers_total": 5}, "workers that are not healthy: 1 of 5"),
+        ({"tasks": {"running": 8, "pending": 2}}, "running tasks: 8, before it 9"),
+        ({"tasks": {"running": 9, "pending": 3}}, "pending tasks: 3, before it 2"),
+        ({"failures": 240}, "attempts that fail in a minute: 2.0, before it 0.0"),
+        ({"lag_ms": 250.0}, "its loop is late by 250 ms"),
+        ({"store_lag_ms": 120_000}, "lines wait 2m for its log store"),
+    ],
+)
+async def test_what_a_person_should_know_is_a_note_and_fails_nothing(changes: dict[str, Any], words: str) -> None:
+    before = {**SEEN, "tree": OLD}
+    after = [{**SEEN, **changes}]
+    assert rollout_watch.concerns(before, after, NEW) == []
+    assert rollout_watch.notes(before, after) == [words]
+    assert rollout_watch.notes(before, [SEEN]) == []
+
+
+async def test_a_problem_of_before_is_a_note_and_a_new_one_a_concern() -> None:
+    before = {**SEEN, "tree": OLD, "problems": ["the disk is full"]}
+    after = [{**SEEN, "problems": ["the disk is full", "no checkpoint for 3h"]}]
+    assert rollout_watch.concerns(before, after, NEW) == ["it says: no checkpoint for 3h"]
+    assert rollout_watch.notes(before, after) == ["it says, as before: the disk is full"]
+    assert rollout_watch.concerns(before, [], NEW) == ["nothing was seen of it"]
