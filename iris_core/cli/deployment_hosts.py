@@ -40,8 +40,16 @@ class HostedDeployment(Deployment):
     def store(self) -> ObjectStore:
         if self.config.remote_state_dir.startswith("file://"):
             return store_there(self.config, self.remote)
-        # Explicit: the class is made anew by `slots`, and super() without arguments would not find it.
+        # The class is made anew by `slots`, and super() without arguments would not find it.
         return Deployment.store(self)
+
+    def probe(self) -> str:
+        """That the host can be reached and a controller can live there, in words. Raises IrisError."""
+        from iris_core.model.quantities import format_size
+
+        found = self.host.probe()  # type: ignore[attr-defined]
+        python = ".".join(map(str, found["python"]))
+        return f"{self.where}, Python {python}, {format_size(found['free_bytes'])} free"
 
     def require_secrets(self) -> None:
         wanted = [[secret.where, list(secret.references)] for secret in self.config.secrets]

@@ -79,7 +79,13 @@ class Reached:
     # --- looking -----------------------------------------------------------------------------------------------------
 
     def answers(self) -> bool:
-        """Whether its controller answers `/health` now."""
+        """Whether its controller answers `/health` now; on another host, seen from there, past any tunnel."""
+        if self.session.target.through is not None:
+            try:
+                self.found.host.await_healthy(0.0)
+            except IrisError:
+                return False
+            return True
         parts = urlsplit(self.session.target.url)
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=HEALTH_S)
         try:
@@ -211,8 +217,10 @@ class Reached:
             self.target(SourceTree("", folder, "", "", "", ())).secrets()
             return "all of them"
 
+        probe = getattr(self.found, "probe", None)
         return (
             Check("git runs", "the tree is frozen with it", git),
             Check("there is room for a release", "it is built here", room),
             Check("the secrets can be had", "the next controller needs them", secrets),
+            *([Check("its host takes it", "the release is copied there", probe)] if probe is not None else []),
         )

@@ -173,7 +173,6 @@ def test_a_controller_that_hangs_goes_back_to_a_checkpoint_and_that_can_be_taken
     assert lock.read(deployed.store).holder is None
 
     id_ = done.stderr.rpartition("--undo ")[2].strip()
-    deployed.hang()
     back = runbook("--undo", id_, "--confirm", "served")
     assert back.returncode == 0, back.stderr
     assert (has(kept), has(lost)) == (True, True)
