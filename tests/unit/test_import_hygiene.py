@@ -91,6 +91,19 @@ def test_the_consoles_first_picture_waits_for_nothing_that_it_does_not_draw_with
     assert len(ours) <= 170, "each costs a part of a millisecond; import in the function that needs it"
 
 
+def test_the_first_frame_waits_for_nothing_that_draws() -> None:
+    loaded = loaded_by(
+        "import iris_core.cli.root\n"
+        "from iris_core.config.console import load_settings\n"
+        "from iris_core.connect import Target\n"
+        "from iris_tui.first_frame import first_frame\n"
+        "import iris_tui.main\n"
+        "load_settings()\n"
+        "with first_frame('lab', 'CONNECTING', 'Connecting to lab'): pass\n"
+    )
+    assert present(loaded, ("textual", "rich", "grpc", "google", "yaml", "asyncio")) == set()
+
+
 @pytest.mark.parametrize("program", sorted(entry_points()))
 def test_every_program_says_what_it_is_for(program: str) -> None:
     path = Path(sys.executable).with_name(program)
