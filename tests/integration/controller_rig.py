@@ -14,11 +14,12 @@ from google.protobuf.message import Message
 
 from iris_controller.options import ServeOptions
 from iris_controller.serve import Controller
-from iris_controller.state.records import Worker, WorkerHealth
+from iris_controller.state.records import Worker
 from iris_core.client.aio import GrpcAsyncClient
 from iris_core.client.calls import Credentials
 from iris_core.client.endpoint import parse_url
 from iris_core.config.cluster import parse_config
+from iris_core.model.states import WorkerHealth
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
 from providers.fake.worker import FakeWorker, Script, succeed
 

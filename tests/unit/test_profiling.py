@@ -199,10 +199,12 @@ async def test_a_process_that_ends_meanwhile_leaves_what_was_seen_of_it(
 
 
 @pytest.mark.asyncio
+# A process that ran had a number that somebody else may have by now; this one is given to nobody.
+NO_PID = int(Path("/proc/sys/kernel/pid_max").read_text())
+
+
 async def test_a_target_that_is_gone_and_a_process_that_is_not_its_own() -> None:
-    # One that ran has a number that somebody else may have by now; this one is given to nobody.
-    gone = int(Path("/proc/sys/kernel/pid_max").read_text())
-    assert (await refused(gone, Options(type=THREADS))).code == "target_exited"
+    assert (await refused(NO_PID, Options(type=THREADS))).code == "target_exited"
     with python(WAITING) as pid:
         error = await refused(pid, Options(type=THREADS, pid=1))
         assert error.message == "process 1 is not one of /me/train/0:0"
