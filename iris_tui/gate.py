@@ -22,6 +22,7 @@ from textual.widgets import Button, Input, Static
 
 from iris_core.model.text import one_line
 from iris_tui.themes import is_production
+from iris_tui.widgets.line_input import LineInput
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -80,15 +81,6 @@ class GatePlan:
     skipped: str = ""
     hints: tuple[str, ...] = ()
     again: str = ""
-
-
-class GateInput(Input):
-    """A line of text that knows whether it was pasted into."""
-
-    pasted = False
-
-    def on_paste(self) -> None:
-        self.pasted = True
 
 
 def _tick(on: bool) -> Content:
@@ -166,10 +158,10 @@ class GateScreen(ModalScreen[Decision | None]):
                 yield Button(_tick(False), id="gate-read", compact=True)
             if plan.tier >= 3:
                 yield Static(f"Type the cluster's name, {one_line(plan.cluster)}, to go ahead:", markup=False)
-                yield GateInput(id="gate-name", compact=True)
+                yield LineInput(id="gate-name", compact=True)
             with Horizontal(id="gate-asked"):
                 yield Static("Reason (needed): " if production else "Reason (may be empty): ", markup=False)
-                yield GateInput(id="gate-reason", compact=True, max_length=MOST_REASON)
+                yield LineInput(id="gate-reason", compact=True, max_length=MOST_REASON)
             yield Static("pasted, which the audit log will say", id="gate-pasted", markup=False)
             with Horizontal():
                 yield Button("Back (Esc)", id="gate-cancel", compact=True)
@@ -205,10 +197,10 @@ class GateScreen(ModalScreen[Decision | None]):
         self.query_one("#gate-pasted").display = self._pasted()
 
     def _value(self, name: str) -> str:
-        return self.query_one(name, GateInput).value
+        return self.query_one(name, LineInput).value
 
     def _pasted(self) -> bool:
-        return any(field.pasted and field.value for field in self.query(GateInput))
+        return any(field.pasted and field.value for field in self.query(LineInput))
 
     def on_resize(self) -> None:
         self._resized = True

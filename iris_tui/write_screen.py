@@ -11,6 +11,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
 from iris_core.model.text import one_line
+from iris_tui.widgets.line_input import LineInput
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -49,7 +50,7 @@ class WriteScreen(ModalScreen[bool]):
             yield Static(f"PROD  on {one_line(self._cluster)}", id="write-place", markup=False)
             yield Static(f"{lasts} Every change still passes its gate.", markup=False)
             yield Static(f"Type the cluster's name, {one_line(self._cluster)}, to go ahead:", markup=False)
-            yield Input(id="write-name", compact=True)
+            yield LineInput(id="write-name", compact=True)
             with Horizontal():
                 yield Button("Back (Esc)", id="write-cancel", compact=True)
                 yield Button("Allow changes", id="write-confirm", variant="error", disabled=True, compact=True)

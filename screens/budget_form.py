@@ -18,6 +18,7 @@ from iris_core.live.user_columns import spends_text
 from iris_core.model.bands import BANDS, band_label, parse_band
 from iris_core.model.errors import ModelError, shown
 from iris_core.model.text import one_line
+from iris_tui.widgets.line_input import LineInput
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -79,9 +80,9 @@ class BudgetForm(ModalScreen["tuple[int, int] | None"]):
             yield Static(f"Budget of {one_line(self._user_id)}", id="budget-title", markup=False)
             yield Static(f"{spends_text(budget)} now", classes="label", markup=False)
             yield Static("May spend at a time (0 = unlimited):", classes="label", markup=False)
-            yield Input(str(budget.budget_limit), id="budget-limit", compact=True)
+            yield LineInput(str(budget.budget_limit), id="budget-limit", compact=True)
             yield Static(f"Highest band they may submit in ({_BANDS}):", classes="label", markup=False)
-            yield Input(band, id="budget-band", compact=True)
+            yield LineInput(band, id="budget-band", compact=True)
             yield Static("", id="budget-fault", markup=False)
             with Horizontal():
                 yield Button("Back (Esc)", id="budget-back", compact=True)

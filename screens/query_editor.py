@@ -14,7 +14,7 @@ from textual.widgets import TextArea
 from textual.widgets.text_area import Selection
 
 if TYPE_CHECKING:
-    from textual.events import Key
+    from textual.events import Key, Paste
 
 MOST_TYPED: Final = 100_000
 """Characters of a statement that a controller takes."""
@@ -63,6 +63,19 @@ class SqlEditor(TextArea):
             self.post_message(self.Finished())
             return
         await super()._on_key(event)
+
+    async def _on_paste(self, event: Paste) -> None:
+        """As much as a statement may have; the rest is left out, and that is said."""
+        first, last = sorted(self.selection)
+        replaced = len(self.get_text_range(first, last))
+        room = max(MOST_TYPED - (len(self.text) - replaced), 0)
+        if len(event.text) <= room:
+            return
+        event.prevent_default()
+        event.stop()
+        self.replace(event.text[:room], first, last)
+        words = f"{len(event.text):,} characters were pasted: the first {room:,} were taken"
+        self.app.notify(words, severity="warning", markup=False)
 
     def put(self, text: str, blank: tuple[int, int] | None = None) -> None:
         """Replace the statement; `blank` is what of it is to be replaced next."""

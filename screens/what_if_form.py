@@ -19,6 +19,7 @@ from iris_core.model.bands import band_label
 from iris_core.model.errors import ModelError
 from iris_core.model.quantities import format_cpu, format_size
 from iris_core.model.text import one_line
+from iris_tui.widgets.line_input import LineInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -140,7 +141,7 @@ class WhatIfForm(ModalScreen["list[str] | None"]):
             for field in FIELDS:
                 with Horizontal(classes="field"):
                     yield Static(field.label, markup=False)
-                    yield Input(
+                    yield LineInput(
                         self._values.get(field.option, ""),
                         placeholder=_present(self._found, field),
                         id=f"what-if-{field.option}",

@@ -20,7 +20,7 @@ from iris_core.live.watch import Selector
 from iris_core.live.wording import NOTHING, Tone, task_reason, task_tone
 from iris_core.live.worker_columns import attribute_text, device_text, devices_text, free_memory, health_of, heard_text
 from iris_core.live.worker_history import WorkerHistory, worker_history
-from iris_core.model.errors import ModelError
+from iris_core.model.errors import ModelError, shown
 from iris_core.model.quantities import format_cpu, format_size
 from iris_core.model.quoting import quote
 from iris_core.model.states import task_label
@@ -97,7 +97,7 @@ class WorkerScreen(Tabbed, ListScreen, TargetActions):
     def __init__(self, session: Session, subject: str) -> None:
         """Raises ModelError: no worker can have such an id."""
         if not subject or subject.split() != [subject]:
-            raise ModelError(f"{subject!r} is no worker's id")
+            raise ModelError(f"{shown(subject)} is no worker's id")
         self.subject = subject
         self.worker: WorkerStatus | None = None
         super().__init__(session)

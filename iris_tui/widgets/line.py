@@ -35,8 +35,9 @@ class Painted(Widget):
         return self.scrollable_content_region.width
 
     def take_focus(self) -> None:
-        """Have the focus at once: the next key may already be on its way."""
-        self.screen.set_focus(self, scroll_visible=False)
+        """Have the focus at once: the next key may already be on its way. Nothing where the console is just being left."""
+        if self.is_attached:
+            self.screen.set_focus(self, scroll_visible=False)
 
     def on_hide(self, event: Hide) -> None:
         """Words take the place of the content of a pane (`Pane`); its keys go on working."""

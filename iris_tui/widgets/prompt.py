@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -18,14 +18,11 @@ from iris_core.live.wording import Tone
 from iris_core.model.errors import ModelError
 from iris_tui.drawing import Run, padded
 from iris_tui.widgets.line import Line
+from iris_tui.widgets.line_input import LineInput
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
-    from textual.events import Paste
     from textual.suggester import Suggester
-
-MOST_TYPED: Final = 4096
-"""Characters that a box takes from a paste."""
 
 
 @dataclass(slots=True)
@@ -50,7 +47,7 @@ class Question:
     history: list[str] | None = None
 
 
-class PromptInput(Input):
+class PromptInput(LineInput):
     """The box; Escape and the arrows belong to the prompt."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -59,17 +56,6 @@ class PromptInput(Input):
         Binding("down", "earlier(1)", show=False),
         Binding("tab", "take_suggestion", show=False),
     ]
-
-    def on_paste(self, event: Paste) -> None:
-        """One line of at most MOST_TYPED characters; what is left out is said, because nobody sees the end of it."""
-        event.stop()
-        event.prevent_default()
-        line = next(iter(event.text.splitlines()), "")
-        room = max(MOST_TYPED - len(self.value), 0)
-        self.insert_text_at_cursor(line[:room])
-        if len(event.text.rstrip("\n")) > room or len(line) != len(event.text.rstrip("\r\n")):
-            taken = f"the first {min(room, len(line)):,} characters of its first line were taken"
-            self.query_ancestor(Prompt).notice(f"{len(event.text):,} characters were pasted: {taken}")
 
     async def action_submit(self) -> None:
         """At once, not by a message: the next key may already be on its way."""
@@ -154,10 +140,6 @@ class Prompt(Vertical):
         self._question = None
         self.display = False
         self.remove_class("-wrong")
-
-    def notice(self, words: str) -> None:
-        """Say something about what was typed."""
-        self.app.notify(words, severity="warning", markup=False)
 
     def leave(self) -> None:
         """Escape: as it was."""
