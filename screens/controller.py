@@ -6,7 +6,7 @@ What the lines say is `iris_core.live.controller_words`; nothing here asks the c
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from iris_core.live import capture
 from iris_core.live.controller_words import SOURCE, condition
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 EVERY_MS = 5_000
 """A sample is taken this often."""
+PARTS: Final = {"process": "its process", "lag": "its loop", "checkpoint": "its checkpoints", "store": "the log store"}
+"""What a whole row says of itself; one of an earlier release, or one whose log store does not answer, says less."""
 
 
 class ControllerScreen(PulseScreen, RowMenu):
@@ -68,6 +70,11 @@ class ControllerScreen(PulseScreen, RowMenu):
             "The controller says nothing of itself.",
             "One of an older release cannot; `cluster status` asks it once.",
         )
+
+    def partial_words(self) -> str:
+        row = self.value("controller")
+        missing = [words for field, words in PARTS.items() if row is not None and not row.HasField(field)]
+        return f"it says nothing of {' and '.join(missing)}" if missing else ""
 
     def remember(self, now_ms: int) -> bool:
         row = self.value("controller")

@@ -65,6 +65,10 @@ class OverviewScreen(PulseScreen):
     def empty_words(self) -> tuple[str, ...]:
         return ("The controller sends no pulse.", "One of an older release cannot; :jobs shows what it has.")
 
+    def partial_words(self) -> str:
+        known = self.value("fleet") is None or self.value("controller") is not None
+        return "" if known else "the controller says nothing of itself"
+
     def remember(self, now_ms: int) -> bool:
         fleet = self.value("fleet")
         if fleet is not None:

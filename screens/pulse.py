@@ -134,6 +134,10 @@ class PulseScreen(LiveScreen):
         """What is said where nothing is sent."""
         raise NotImplementedError
 
+    def partial_words(self) -> str:
+        """What is missing of what is shown, "" if nothing is."""
+        return ""
+
     # --- building ----------------------------------------------------------------------------------------------------
 
     def title_text(self) -> str:
@@ -168,13 +172,13 @@ class PulseScreen(LiveScreen):
 
     # --- live --------------------------------------------------------------------------------------------------------
 
+    def shows_content(self) -> bool:
+        return bool(self._said) or self.feed.loaded or self.pane.status.state is State.ERROR
+
     def flush(self) -> None:
         changes = self.feed.take_changes()
         now_ms = self.session.clock.now_ms()
         if changes or now_ms // 1000 != self._said_at:
-    def shows_content(self) -> bool:
-        return bool(self._said) or self.feed.loaded or self.pane.status.state is State.ERROR
-
             self._said_at = now_ms // 1000
             self._say(now_ms)
         self._remember(now_ms)
@@ -224,6 +228,7 @@ class PulseScreen(LiveScreen):
             loaded=self.feed.loaded,
             some=len(self.feed.store.rows),
             empty=() if self._said else self.empty_words(),
+            partial=self.partial_words(),
         )
         self.pane.set_status(status)
         self.pane.update_title([Run(self.TITLE)])
