@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 WORDS = {"approve": "Approve", "skip": "Skip it", "stop": "Stop the rollout", "roll back": "Roll back …"}
 
 
+class NameInput(LineInput):
+    """The box for the name; Enter goes on at once, not by a message: the next key may already be on its way."""
+
+    async def action_submit(self) -> None:
+        self.query_ancestor(GatePanel).entered()
+
+
 class GatePanel(VerticalScroll):
     """Shows one gate at a time; `show(None)` hides it."""
 
@@ -71,7 +78,7 @@ class GatePanel(VerticalScroll):
         yield Static("", id="rollout-command", markup=False)
         with Horizontal(id="rollout-typed"):
             yield Static("", id="rollout-wanted", markup=False)
-            yield LineInput(id="rollout-name", compact=True)
+            yield NameInput(id="rollout-name", compact=True)
         with Horizontal(id="rollout-buttons"):
             yield Button("", id="rollout-yes", variant="error", compact=True)
             yield Button("", id="rollout-skip", compact=True)
@@ -96,7 +103,7 @@ class GatePanel(VerticalScroll):
         self.query_one("#rollout-command", Static).update(f"same as: {one_line(command)}")
         self.query_one("#rollout-typed").display = gate.tier >= 3
         self.query_one("#rollout-wanted", Static).update(f"Type {one_line(gate.name)} to approve: ")
-        self.query_one("#rollout-name", LineInput).value = ""
+        self.query_one("#rollout-name", NameInput).value = ""
         self.query_one("#rollout-yes", Button).label = WORDS[gate.approving[0]]
         self.query_one("#rollout-skip", Button).label = WORDS["skip"]
         self.query_one("#rollout-skip").display = "skip" in gate.choices
@@ -107,24 +114,24 @@ class GatePanel(VerticalScroll):
     def take_focus(self) -> None:
         """To what is asked for first; never to a button that approves."""
         if self.gate is not None:
-            self.query_one("#rollout-name" if self.gate.tier >= 3 else "#rollout-stop").focus()
+            # At once: what is typed next is meant for it.
+            self.screen.set_focus(self.query_one("#rollout-name" if self.gate.tier >= 3 else "#rollout-stop"))
 
     def _open(self) -> None:
         gate = self.gate
-        typed = self.query_one("#rollout-name", LineInput).value
+        typed = self.query_one("#rollout-name", NameInput).value
         self.query_one("#rollout-yes", Button).disabled = gate is None or (gate.tier >= 3 and typed != gate.name)
 
     @on(Input.Changed)
     def _typed(self) -> None:
         self._open()
 
-    @on(Input.Submitted)
-    def _entered(self, event: Input.Submitted) -> None:
+    def entered(self) -> None:
         """Enter in the box only goes on to the button."""
-        event.stop()
+        self._open()
         yes = self.query_one("#rollout-yes", Button)
         if not yes.disabled:
-            yes.focus()
+            self.screen.set_focus(yes)
 
     @on(Button.Pressed, "#rollout-yes")
     def _approved(self) -> None:
@@ -146,7 +153,7 @@ class GatePanel(VerticalScroll):
     def _answer(self, choice: str) -> None:
         gate = self.gate
         if gate is not None:
-            self.post_message(self.Answered(gate, choice, self.query_one("#rollout-name", LineInput).value))
+            self.post_message(self.Answered(gate, choice, self.query_one("#rollout-name", NameInput).value))
 
     def action_button(self, by: int) -> None:
         """To the next button, or the one before; a line of text moves its own cursor with these keys."""

@@ -7,8 +7,10 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -97,15 +99,37 @@ class Fleet:
             capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
 
-    def approved(self, *command: str) -> tuple[list[str], subprocess.CompletedProcess[str]]:
-        """Begins, and approves gate after gate by the token that is printed at each; the gates, and the last run."""
+    def cut_off(self, number: int, said: str, *command: str) -> tuple[int, str]:
+        """Runs until it says something, and sends the signal then; its exit code and what it said in all."""
+        driver = subprocess.Popen(
+            self.words("cli", "rollout", *command), cwd=self.local.repo, env=self.environment(), stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert driver.stderr is not None
+        lines: list[str] = []
+        with driver.stderr:
+            for line in driver.stderr:
+                if said in line and not any(said in one for one in lines):
+                    driver.send_signal(number)
+                lines.append(line)
+        return driver.wait(), "".join(lines)
+
+    def approved(
+        self, done: subprocess.CompletedProcess[str], *, killed_in: str = ""
+    ) -> tuple[list[str], subprocess.CompletedProcess[str]]:
+        """Approves gate after gate by the token that is printed at each; the gates, and the last run. The driver of the watch of
+        `killed_in` is killed in it, and another one goes on."""
         gates: list[str] = []
-        done = self.rollout("run", *command)
         while done.returncode == 2:
             asked = SAID.findall(done.stderr)[-1]
             assert asked[0] not in gates, done.stderr
             gates.append(asked[0])
-            done = self.rollout("resume", "--approve", "=".join(asked))
+            command = ("resume", "--approve", "=".join(asked))
+            if killed_in and asked[0] == f"{killed_in}/restart":
+                code, said = self.cut_off(signal.SIGKILL, f"watch {killed_in} for 300 s", *command)
+                assert code == -signal.SIGKILL, said
+                command = ("resume",)
+            done = self.rollout(*command)
         return gates, done
 
     def ride(self, job: str) -> list[Riding]:
@@ -170,8 +194,14 @@ def test_live_work_rides_through_a_rollout_that_is_approved_gate_by_gate(fleet: 
     before, riding = fleet.images(), fleet.ride("rides")
     mended_tree(fleet.local)
     tree = fleet.change("what was approved")
-    checks = "tail -1 iris_controller/audit.py | grep approved"
-    gates, done = fleet.approved("--clusters", fleet.names, "--checks-command", checks)
+    go = fleet.journals.parent / "go"
+    checks = f"while [ ! -e {go} ]; do sleep 0.05; done; tail -1 iris_controller/audit.py | grep approved"
+    begin = ("run", "--clusters", fleet.names, "--checks-command", checks)
+    code, said = fleet.cut_off(signal.SIGINT, "the checks on", *begin)
+    assert code == 130 and "leaving at the next point" in said, said
+    assert "served: not reached" in said and re.search(r"next: iris-core rollout resume rollout-\S+\n$", said), said
+    go.touch()
+    gates, done = fleet.approved(fleet.rollout("resume"), killed_in="h1")
     assert done.returncode == 0, done.stderr
     assert gates == ["tree", "served/restart", "served/next", "h1/restart", "h1/next", "h2/restart"]
     assert done.stdout.strip() == f"served, h1, h2 run {tree[:12]}"
@@ -180,7 +210,7 @@ def test_live_work_rides_through_a_rollout_that_is_approved_gate_by_gate(fleet: 
         job.end()
 
     report = fleet.rollout("report").stdout
-    assert f"- Hash `{tree}`" in report and "grep approved` ended with 0" in report
+    assert f"- Hash `{tree}`" in report and "ended with 0 after" in report
     for name in fleet.clusters:
         part = report.split(f"## {name}: passed")[1].split("\n## ")[0]
         assert f"- Tree before `{before[name]}`, after `{tree}`" in part
@@ -234,6 +264,28 @@ def test_the_same_through_the_console_in_a_terminal(
     fleet.assert_all_run(tree, before, names)
     for job in riding:
         job.end()
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not SOAK, reason="five minutes of watching; make soak runs them")
+@pytest.mark.timeout(1800)
+def test_the_shipped_command_watches_for_the_whole_five_minutes(fleet: Fleet) -> None:
+    before = fleet.images()
+    tree = fleet.change("what the shipped command approved")
+    main = [sys.executable, "-P", "-m", "iris_core.cli.main", "rollout"]
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*main, *command], cwd=fleet.local.repo, env=fleet.environment(), stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, timeout=1500, check=False,
+        )  # fmt: skip
+
+    began = time.monotonic()
+    done = run("run", "--clusters", "served", "--confirm", "served", "--confirm", tree[:12])
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - began >= 300
+    fleet.assert_all_run(tree, before, ["served"])
+    assert len(re.findall(r"^\| \d+ s \| yes", run("report").stdout, re.M)) >= 20
 
 
 def _approve(terminal: Terminal, name: str) -> None:
