@@ -124,7 +124,7 @@ class Fleet:
             asked = SAID.findall(done.stderr)[-1]
             assert asked[0] not in gates, done.stderr
             gates.append(asked[0])
-            command = ("resume", "--approve", "=".join(asked))
+            command: tuple[str, ...] = ("resume", "--approve", "=".join(asked))
             if killed_in and asked[0] == f"{killed_in}/restart":
                 code, said = self.cut_off(signal.SIGKILL, f"watch {killed_in} for 300 s", *command)
                 assert code == -signal.SIGKILL, said
