@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iris_controller.finelog.index import GAP_BIT
+from iris_controller.finelog.index import GAP_BIT, PARTIAL_BIT
 from iris_controller.finelog.loglines import LAYOUT, Rows
 from iris_controller.finelog.records import Record, walk
 from iris_controller.finelog.segments import SegmentWriter
@@ -98,7 +98,7 @@ def tables_of(
                 note(expected, record.first_seq - 1)
                 expected = record.last_seq + 1
                 payload = data[record.payload_start : record.end]
-                rows.add(payload, record.first_seq, bool(extent.levels & GAP_BIT))
+                rows.add(payload, record.first_seq, bool(extent.levels & GAP_BIT), bool(extent.levels & PARTIAL_BIT))
                 if rows.is_full:
                     yield rows.take()
             note(expected, min(extent.last_seq, until))

@@ -50,9 +50,25 @@ LAYOUT = Layout(
 )
 
 
-_RAW, _PARTIAL, _PART, _SEAM = bytes((5 << 3 | 2,)), bytes((7 << 3, 1)), bytes((9 << 3,)), bytes((10 << 3 | 2,))
-_UNENDED, _BACK = bytes((11 << 3, 1)), bytes((12 << 3,))
+_TAGS = {
+    "raw": b"%c" % (5 << 3 | 2),
+    "part": b"%c" % (9 << 3),
+    "seam": b"%c" % (10 << 3 | 2),
+    "back": b"%c" % (12 << 3),
+}
+_UNENDED = bytes((11 << 3, 1))
 """How these fields begin in a serialised line. The same bytes may also stand in a text."""
+
+
+_EMPTY: dict[str, Any] = {
+    "raw": b"",
+    "partial": False,
+    "gap": 0,
+    "part": 0,
+    "seam": "",
+    "back": 0,
+    "unended": False,
+}
 
 
 class Rows:
@@ -70,16 +86,11 @@ class Rows:
         self._seqs = array("q")
         self._numbers = array("q")
         self._times: list[int] = []
+        self._levels: list[int] = []
         self._sources: list[str] = []
         self._data: list[str] = []
-        self._raw: list[bytes] = []
-        self._levels: list[int] = []
-        self._partial: list[bool] = []
-        self._gaps: list[int] = []
-        self._parts: list[int] = []
-        self._seams: list[str] = []
-        self._back: list[int] = []
-        self._unended: list[bool] = []
+        self._rare: dict[str, list[Any]] = {}
+        """Columns that are empty in most lines, from the first one that is not."""
         self._owners: dict[tuple[str, str, str, int], int] = {}
         self._owner = array("i")
 
@@ -88,8 +99,11 @@ class Rows:
         """Whether what is here is enough for a row group, or large."""
         return self.rows >= GROUP_ROWS or self.bytes >= PIECE_BYTES
 
-    def add(self, payload: bytes, first_seq: int, has_gaps: bool = True) -> None:
-        """The lines of a serialised `LogBatch` from `first_seq` on; without `has_gaps` none is a gap record."""
+    def add(self, payload: bytes, first_seq: int, has_gaps: bool = True, goes_on: bool = True) -> None:
+        """The lines of a serialised `LogBatch` from `first_seq` on.
+
+        Without `has_gaps` none is a gap record, without `goes_on` none is flagged `partial`.
+        """
         batch = logs_pb2.LogBatch.FromString(payload)
         entries = list(batch.entries)
         count = len(entries)
@@ -101,19 +115,38 @@ class Rows:
         is_plain = last - first == count - 1
         self._numbers.extend(range(first, last + 1) if is_plain else [entry.number for entry in entries])
         self._times += [entry.epoch_ms for entry in entries]
+        self._levels += [entry.level for entry in entries]
         self._sources += [entry.source for entry in entries]
         self._data += [entry.data for entry in entries]
-        self._raw += [entry.raw for entry in entries] if _RAW in payload else [b""] * count
-        self._levels += [entry.level for entry in entries]
-        self._partial += [entry.partial for entry in entries] if _PARTIAL in payload else [False] * count
-        self._gaps += [entry.gap for entry in entries] if has_gaps else [0] * count
-        self._parts += [entry.part for entry in entries] if _PART in payload else [0] * count
-        self._seams += [entry.seam for entry in entries] if _SEAM in payload else [""] * count
-        self._back += [entry.back for entry in entries] if _BACK in payload else [0] * count
-        self._unended += [entry.unended for entry in entries] if _UNENDED in payload else [False] * count
+        if goes_on:
+            self._collect("partial", [entry.partial for entry in entries])
+        if has_gaps:
+            self._collect("gap", [entry.gap for entry in entries])
+        for name, tag in _TAGS.items():
+            if tag in payload:
+                self._collect(name, [getattr(entry, name) for entry in entries])
+        # One byte is looked for in no time, two are not.
+        if _UNENDED[:1] in payload and _UNENDED in payload:
+            self._collect("unended", [entry.unended for entry in entries])
         owner = (batch.key, batch.producer, batch.attempt_uid, batch.incarnation)
         place = self._owners.setdefault(owner, len(self._owners))
         self._owner.extend(array("i", (place,)) * count)
+
+    def _collect(self, name: str, values: list[Any]) -> None:
+        """The values of the last rows in a column that is empty in most."""
+        if any(values):
+            found = self._rare.setdefault(name, [])
+            found += [_EMPTY[name]] * (self.rows - len(values) - len(found))
+            found += values
+
+    def _rare_column(self, name: str) -> Any:
+        field = SCHEMA.field(name)
+        found = self._rare.get(name)
+        nothing = None if field.nullable else _EMPTY[name]
+        if found is None:
+            return pa.repeat(pa.scalar(nothing, field.type), self.rows)
+        found += [_EMPTY[name]] * (self.rows - len(found))
+        return pa.array([value or nothing for value in found], field.type)
 
     def take(self) -> Any:
         """The rows since the last call, in the order in which they came."""
@@ -133,29 +166,11 @@ class Rows:
             pa.array(self._times, pa.int64()),
             pa.array(self._sources, pa.string()),
             pa.array(self._data, pa.string()),
-            _or_null(self._raw, pa.binary()),
+            self._rare_column("raw"),
             pa.array(self._levels, pa.int32()),
             of_owner(attempts, pa.string()),
             of_owner(incarnations, pa.int64()),
-            _or_zero(self._partial, pa.bool_()),
-            _or_zero(self._gaps, pa.uint64()),
-            _or_zero(self._parts, pa.uint32()),
-            _or_null(self._seams, pa.string()),
-            _or_null(self._back, pa.uint32()),
-            _or_null(self._unended, pa.bool_()),
+            *map(self._rare_column, ("partial", "gap", "part", "seam", "back", "unended")),
         ]
         self._begin()
         return pa.table(columns, schema=SCHEMA)
-
-
-def _or_null(values: list[Any], type_: Any) -> Any:
-    """What is empty is NULL."""
-    if not any(values):
-        return pa.nulls(len(values), type_)
-    return pa.array([value or None for value in values], type_)
-
-
-def _or_zero(values: list[Any], type_: Any) -> Any:
-    if not any(values):
-        return pa.repeat(pa.scalar(type(values[0])(), type_), len(values))
-    return pa.array(values, type_)
