@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from iris_core.cli.driving import STOPPED, Asked, drive
+from iris_core.cli.image_options import build_profile_option, image_platform_option, prebuilt_tag_option
 from iris_core.cli.options import Seconds
 from iris_core.cli.restart_target import target_of
 from iris_core.contracts import IrisError, UsageFailed
@@ -48,6 +49,9 @@ CHECKPOINT_S: Final = 300
     metavar="S",
     help="Wait at most so long for each checkpoint.",
 )
+@image_platform_option
+@build_profile_option
+@prebuilt_tag_option
 @click.option("--confirm", metavar="CLUSTER", help="The name of the cluster, instead of being asked for it.")
 @click.option(
     "--approve", multiple=True, metavar="STEP=TOKEN", help="Approve exactly what --dry-run showed under this token."
@@ -61,6 +65,9 @@ def restart(
     skip_checkpoint: bool,
     rollback: bool,
     checkpoint_timeout: float,
+    image_platform: str | None,
+    build_profile: str,
+    prebuilt_tag: str | None,
     confirm: str | None,
     approve: tuple[str, ...],
     journal_dir: str | None,
@@ -83,8 +90,10 @@ def restart(
     if rollback and skip_checkpoint:
         raise UsageFailed("--rollback takes no checkpoint: leave --skip-checkpoint out")
     from iris_core.cli.deployment import deployment
+    from iris_core.procedures.images import check_options
 
     found = deployment(session)
+    check_options(found.config, image_platform or "", build_profile, prebuilt_tag or "", rollback)
     store = found.store()
 
     def make(name: str, arguments: dict[str, Any], id_: str, account: str) -> Procedure:

@@ -109,19 +109,9 @@ def plan(
     Raises:
         UsageFailed: words that exclude each other, a kind of cluster that they do not apply to, or a file that names no image.
     """
-    kind = config.platform
-    needed = NEEDED.get(kind, ())
-    platforms = _platforms(image_platform)
-    if profile not in PROFILES:
-        raise UsageFailed(f"--build-profile {shown(profile)}: it is {' or '.join(PROFILES)}")
-    if prebuilt_tag:
-        _check_prebuilt(config, prebuilt_tag, image_platform, profile, is_rollback)
-    if not needed:
-        if platforms:
-            raise UsageFailed(f"--image-platform: {_where(config)} runs releases, and no images")
-        return ImagePlan(tree, profile, ())
+    platforms = check_options(config, image_platform, profile, prebuilt_tag, is_rollback)
     wanted = []
-    for target, usual in needed:
+    for target, usual in NEEDED.get(config.platform, ()):
         on = platforms if platforms and target == "task" else usual
         named: ImageRef | None = getattr(config.images, target)
         if named is None:
@@ -141,6 +131,22 @@ def plan(
                 )
             wanted.append(Wanted(target, named.tagged(tag_of(tree.id, profile, on)), on, is_built=True))
     return ImagePlan(tree, profile, tuple(wanted))
+
+
+def check_options(
+    config: ClusterConfig, image_platform: str, profile: str, prebuilt_tag: str, is_rollback: bool
+) -> tuple[str, ...]:
+    """The platforms that are asked for. Raises UsageFailed: the words exclude each other, or mean nothing for this kind of cluster."""
+    platforms = _platforms(image_platform)
+    if profile not in PROFILES:
+        raise UsageFailed(f"--build-profile {shown(profile)}: it is {' or '.join(PROFILES)}")
+    if prebuilt_tag:
+        _check_prebuilt(config, prebuilt_tag, image_platform, profile, is_rollback)
+    if config.platform not in NEEDED:
+        for name, is_given in (("--image-platform", bool(platforms)), ("--build-profile", profile != FAST)):
+            if is_given:
+                raise UsageFailed(f"{name}: {_where(config)} runs releases, and no images")
+    return platforms
 
 
 def tag_of(tree: str, profile: str, platforms: tuple[str, ...]) -> str:

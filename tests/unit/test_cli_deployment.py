@@ -95,6 +95,20 @@ def test_the_embedded_cluster_has_no_deployment(lab: Lab) -> None:
         assert done.code == 2 and "ends with whoever started it" in done.err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--image-platform", "linux/amd64"), "--image-platform: lab, a local cluster, runs releases, and no images"),
+        (("--cargo-profile", "release"), "--build-profile: lab, a local cluster, runs releases, and no images"),
+        (("--prebuilt-tag", "v1"), "--prebuilt-tag is for Kubernetes clusters; lab, a local cluster, is none"),
+    ],
+)
+def test_options_of_images_are_refused_where_there_are_none(lab: Lab, words: tuple[str, ...], said: str) -> None:
+    done = lab.controller("restart", *words, "--confirm", "lab")
+    assert done.code == 2 and said in done.err
+    assert not (lab.folder / "state").exists() and not (lab.folder / "journals").exists()
+
+
 def test_a_restart_is_confirmed_by_the_right_name_or_not_at_all(lab: Lab) -> None:
     done = lab.controller("restart")
     assert done.code == 2 and "--confirm lab" in done.err

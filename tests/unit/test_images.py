@@ -125,8 +125,10 @@ def test_vms_run_all_three_on_amd64() -> None:
 @pytest.mark.parametrize("kind", ["local", "manual"])
 def test_clusters_that_run_releases_need_no_images(kind: str) -> None:
     assert plan(cluster(kind), TREE).wanted == ()
-    with pytest.raises(UsageFailed, match="runs releases, and no images"):
+    with pytest.raises(UsageFailed, match=r"--image-platform: gpu, .* runs releases, and no images"):
         plan(cluster(kind), TREE, image_platform=AMD64)
+    with pytest.raises(UsageFailed, match=r"--build-profile: gpu, .* runs releases, and no images"):
+        plan(cluster(kind), TREE, profile="release")
     with pytest.raises(UsageFailed, match="is for Kubernetes clusters"):
         plan(cluster(kind), TREE, prebuilt_tag="v1")
 
