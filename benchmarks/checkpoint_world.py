@@ -175,6 +175,7 @@ def _task(database: Path, folder: Path) -> dict[str, Any]:
         "claim": "",
         "remote": f"file://{folder}",
         "now_ms": time.time_ns() // 1_000_000,
+        "cluster": "bench",
     }
 
 
