@@ -198,11 +198,11 @@ async def test_a_process_that_ends_meanwhile_leaves_what_was_seen_of_it(
         assert not os.listdir(tmp_path)
 
 
-@pytest.mark.asyncio
 # A process that ran had a number that somebody else may have by now; this one is given to nobody.
 NO_PID = int(Path("/proc/sys/kernel/pid_max").read_text())
 
 
+@pytest.mark.asyncio
 async def test_a_target_that_is_gone_and_a_process_that_is_not_its_own() -> None:
     assert (await refused(NO_PID, Options(type=THREADS))).code == "target_exited"
     with python(WAITING) as pid:
