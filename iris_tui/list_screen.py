@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from iris_core.live.rows import ChangeSet, Row, RowStore
 from iris_core.live.wording import Tone
-from iris_core.model.errors import ModelError, did_you_mean
+from iris_core.model.errors import ModelError
 from iris_core.model.filter import Field, FieldType, Filter, parse_filter
 from iris_core.model.text import one_line
 from iris_tui.drawing import Run, counted
@@ -21,6 +21,7 @@ from iris_tui.filter_suggester import FilterSuggester
 from iris_tui.named_filters import NamedFilters
 from iris_tui.row_menu import RowMenu
 from iris_tui.screen import ConsoleScreen
+from iris_tui.sorting import Sorting
 from iris_tui.states import live_status
 from iris_tui.threads import in_thread
 from iris_tui.widgets.line import Line
@@ -83,7 +84,7 @@ class SpecCells:
         return lambda row: sort(row.value, now_ms)
 
 
-class ListScreen(NamedFilters, RowMenu, ConsoleScreen):
+class ListScreen(NamedFilters, Sorting, RowMenu, ConsoleScreen):
     """One list. Subclasses set the class attributes, and give `make_source`, `make_cells`, `filter_values` and, if a row is worth it,
     `detail_runs`; what can be done with a row is an action whose `kinds` names the row's kind."""
 
@@ -376,59 +377,6 @@ class ListScreen(NamedFilters, RowMenu, ConsoleScreen):
             self.set_filter("")
         else:
             self.console.go_back()
-
-    # --- sort --------------------------------------------------------------------------------------------------------
-
-    def sort_by(self, column: str, *, reverse: bool = False) -> None:
-        """Sort by a column; "" = as the rows come."""
-        table = self.table
-        key = self.sort_key(column) if column else None
-        table.sorted_by, table.reversed = (column, reverse) if key is not None else ("", False)
-        self.store.set_sort(key, reverse=table.reversed)
-        table.relayout()
-        self.soon()
-
-    def turn_sort(self, column: str) -> None:
-        """Sort by a column; asked again, the other way round; asked once more, as the rows come."""
-        table = self.table
-        if table.sorted_by != column:
-            self.sort_by(column)
-        elif not table.reversed:
-            self.sort_by(column, reverse=True)
-        else:
-            self.sort_by("")
-
-    def do_sort(self, text: str) -> None:
-        column, _, way = text.partition(" ")
-        if column and column not in self.sortable():
-            known = self.sortable()
-            raise ModelError(
-                f"no column {one_line(column)!r} to sort by",
-                hint=did_you_mean(column, known) or f"one of {', '.join(known)}",
-            )
-        if way not in ("", "desc", "asc"):
-            raise ModelError(f"sort {column} asc or desc, not {one_line(way)!r}")
-        self.sort_by(column, reverse=way == "desc")
-
-    def _step_sort(self, by: int) -> None:
-        columns = ["", *self.sortable()]
-        at = columns.index(self.table.sorted_by) if self.table.sorted_by in columns else 0
-        self.sort_by(columns[(at + by) % len(columns)])
-
-    def do_sort_right(self) -> None:
-        self._step_sort(1)
-
-    def do_sort_left(self) -> None:
-        self._step_sort(-1)
-
-    def do_reverse(self) -> None:
-        if self.table.sorted_by:
-            self.sort_by(self.table.sorted_by, reverse=not self.table.reversed)
-        else:
-            self.console.say(f"no column is sorted by; {self._key('list.sort_right')} chooses one", severity="warning")
-
-    def do_reorder(self) -> None:
-        self.soon()
 
     # --- how it was left ---------------------------------------------------------------------------------------------
 

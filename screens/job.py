@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from iris_core.live import measured
 from iris_core.live.columns import JOBS, TASKS, exit_text, pick
 from iris_core.live.event_columns import EVENTS
 from iris_core.live.filters import TASK_FIELDS, TASK_WORDS, task_row
@@ -30,7 +29,9 @@ from iris_tui.tabbed import PartText, RowsPart, Tab, Tabbed, polled_status
 from iris_tui.widgets.facts import Facts
 from iris_tui.widgets.pane import Pane, State, Status
 from screens import causes, jobs_words
+from screens.event_part import EVENT_RANK, event_columns, event_detail, event_rows, fill_events_state
 from screens.job_parts import UsagePane, job_facts, request_lines
+from screens.job_reads import JobReads
 from screens.jobs_target import Target, from_text
 from screens.targets import TargetActions
 
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from iris_core.live.columns import ColumnSpec
-    from iris_core.live.event_columns import TaskEvent
     from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
     from iris_tui.session import Session
     from iris_tui.widgets.virtual_table import Cells
@@ -58,10 +58,6 @@ RANK: Final[ColumnSpec[Any]] = replace(
 
 STATE: Final[ColumnSpec[Any]] = replace(TASKS["state"], max_width=14)
 """Wide enough for `cosched_failed`."""
-EVENT_RANK: Final[ColumnSpec[Any]] = replace(
-    EVENTS["task_id"], id="rank", title="RANK", min_width=5, max_width=7, flex=0, align="right", hide=0,
-    text=lambda event, _: one_line(event.task_id.rpartition("/")[2]),
-)  # fmt: skip
 
 
 class JobScreen(Tabbed, ListScreen, TargetActions):
@@ -84,14 +80,7 @@ class JobScreen(Tabbed, ListScreen, TargetActions):
         self.feed = JobFeed(session.client, session.clock, subject)
         super().__init__(session)
         self.facts = Facts(id="facts")
-        self.found: Polled[pb.GetJobStatusResponse] = Polled(self._read_job, every_s=0)
-        self.cause: Polled[causes.Cause | None] = Polled(self._read_cause, every_s=0)
-        self.usage: Polled[measured.Usage] = Polled(self._read_usage)
-        self.events: Polled[measured.Events] = Polled(self._read_events)
-        self.suspects: list[pb.TaskStatus] = []
-        self._blamed = ""
-        self._incarnation = 0
-        self._tasks_changed = True
+        self.reads = JobReads(session, self.feed, subject)
 
     # --- the list of tasks -------------------------------------------------------------------------------------------
 
@@ -122,9 +111,11 @@ class JobScreen(Tabbed, ListScreen, TargetActions):
         return ("This job has no tasks yet.",)
 
     def status(self) -> Status:
-        if self.job is None and self.feed.loaded and self.found.fault and not self.store.rows:
+        if self.job is None and self.feed.loaded and self.reads.found.fault and not self.store.rows:
             return Status(
-                State.ERROR, "", (f"{one_line(self.subject)}: {self.found.fault}", "^r tries again, Esc goes back.")
+                State.ERROR,
+                "",
+                (f"{one_line(self.subject)}: {self.reads.found.fault}", "^r tries again, Esc goes back."),
             )
         return super().status()
 
@@ -150,14 +141,14 @@ class JobScreen(Tabbed, ListScreen, TargetActions):
                 jobs_words.detail,
                 opens=True,
             ),
-            Tab("Request", Pane(self.request_text), self.request_text, self._flush_request, self.found),
-            Tab("Charts", self.charts, None, self._flush_charts, self.usage),
+            Tab("Request", Pane(self.request_text), self.request_text, self._flush_request, self.reads.found),
+            Tab("Charts", self.charts, None, self._flush_charts, self.reads.usage),
             Tab(
                 "Events",
                 self.event_rows,
                 self.event_rows.table,
                 self._flush_events,
-                self.events,
+                self.reads.events,
                 event_detail,
                 opens=True,
             ),
@@ -177,17 +168,15 @@ class JobScreen(Tabbed, ListScreen, TargetActions):
 
     @property
     def job(self) -> pb.JobStatus | None:
-        """The job: as the stream tells it, else as it was read."""
-        if self.feed.job is not None:
-            return self.feed.job
-        return self.found.value.job if self.found.value is not None else None
+        """The job, None until something is known of it."""
+        return self.reads.job
 
     # --- live --------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        self._read(self.found, "job")
-        if self.suspects:
-            self._read(self.cause, "root cause")
+        self._read(self.reads.found, "job")
+        if self.reads.suspects:
+            self._read(self.reads.cause, "root cause")
         super().flush()
         self.flush_tabs()
         self._tell()
@@ -201,45 +190,28 @@ class JobScreen(Tabbed, ListScreen, TargetActions):
     def tick(self) -> None:
         super().tick()
         self.tick_part()
-        job = self.job
-        if job is not None and job.incarnation != self._incarnation:
-            before, self._incarnation = self._incarnation, int(job.incarnation)
-            for polled in (self.found, self.cause, self.usage, self.events) if before else ():
-                polled.want()  # another job has the name now
-        self._look_for_failures()
-
-    def _look_for_failures(self) -> None:
-        """Once a second at most, and only while there is something to look for: which tasks failed, and whose log says why."""
-        job = self.job
-        if job is None or not (job.failure_count or self.suspects or int(job.state) in JOB_TERMINAL):
-            return
-        self.suspects = causes.suspects(row.value for row in self.store.rows.values() if not row.gone)
-        first = self.suspects[0] if self.suspects else None
-        blamed = f"{first.task_id} {first.failure_count} {first.state}" if first is not None else ""
-        if blamed != self._blamed:
-            self._blamed = blamed
-            self.cause.want()
+        self.reads.look()
 
     def _tell(self) -> None:
         job = self.job
         if job is None:
             self.facts.show([[Run(one_line(self.subject))]])
             return
-        cause = self.cause.value
-        callout = causes.headline(self.suspects[0], cause) if self.suspects else ""
+        cause = self.reads.cause.value
+        callout = causes.headline(self.reads.suspects[0], cause) if self.reads.suspects else ""
         rows = job_facts(job, self.console.glyphs, self.session.clock.now_ms(), callout)
-        if cause is not None and cause.last_line and self.suspects:
+        if cause is not None and cause.last_line and self.reads.suspects:
             rows.append([Run("its log ", Tone.DIM), Run(cause.last_line, Tone.BAD)])
         self.facts.show(rows[: self.most_facts()])
         bad = self.tabs[1]
-        bad.tone, bad.note = (Tone.BAD, f"{len(self.suspects):,}") if self.suspects else (Tone.PLAIN, "")
+        bad.tone, bad.note = (Tone.BAD, f"{len(self.reads.suspects):,}") if self.reads.suspects else (Tone.PLAIN, "")
         children = len(self.feed.children.rows)
         self.tabs[_CHILDREN_PART].note = f"{children:,}" if children else ""
 
     def reload(self) -> None:
         super().reload()
-        self.found.want()
-        self.cause.want()
+        self.reads.found.want()
+        self.reads.cause.want()
         self.reload_tabs()
 
     def show_state(self) -> None:
@@ -254,21 +226,21 @@ class JobScreen(Tabbed, ListScreen, TargetActions):
 
     def _flush_failures(self) -> None:
         pane = self.tabs[1].pane
-        empty = () if self.suspects else ("No task of this job has failed.",)
-        if not self.feed.loaded and not self.suspects:
+        empty = () if self.reads.suspects else ("No task of this job has failed.",)
+        if not self.feed.loaded and not self.reads.suspects:
             pane.set_status(live_status(self.session, self.link, what="tasks", loaded=False, some=0))
         elif empty or not self.link.current:
             pane.set_status(
                 live_status(self.session, self.link, what="tasks", loaded=True, some=len(self.store.rows), empty=empty)
             )
         else:
-            pane.set_status(polled_status(self, self.cause, "log of the rank that failed first"))
-        if self.fresh("failures", self.cause.version, self._blamed):
-            self.failures.show(causes.failure_lines(self.suspects, self.cause.value))
+            pane.set_status(polled_status(self, self.reads.cause, "log of the rank that failed first"))
+        if self.fresh("failures", self.reads.cause.version, self.reads.blamed):
+            self.failures.show(causes.failure_lines(self.reads.suspects, self.reads.cause.value))
         pane.update_title([Run("Failures", Tone.PLAIN), Run(f"   {self._command('task describe')}", Tone.DIM)])
 
     def _command(self, what: str) -> str:
-        first = self.suspects[0].task_id if self.suspects else f"{self.subject}/0"
+        first = self.reads.suspects[0].task_id if self.reads.suspects else f"{self.subject}/0"
         return f"iris-core {self.session.selector} {what} {one_line(first)}"
 
     def _flush_children(self) -> None:
@@ -289,59 +261,30 @@ class JobScreen(Tabbed, ListScreen, TargetActions):
 
     def _flush_request(self) -> None:
         pane = self.tabs[3].pane
-        pane.set_status(polled_status(self, self.found, "request"))
-        if self.found.value is not None and self.fresh("request", self.found.version):
-            self.request_text.show(request_lines(self.found.value, self.session.selector))
+        pane.set_status(polled_status(self, self.reads.found, "request"))
+        if self.reads.found.value is not None and self.fresh("request", self.reads.found.version):
+            self.request_text.show(request_lines(self.reads.found.value, self.session.selector))
         pane.update_title([Run("Request")])
 
     def _flush_charts(self) -> None:
-        usage, job = self.usage.value, self.job
+        usage, job = self.reads.usage.value, self.job
         nothing = usage is not None and not len(usage.cpu) and not len(usage.memory)
         empty = (
             ("Nothing was measured: workers look at a running task every 15 seconds.",) if nothing else ()
         )  # fmt: skip
         partial = "; ".join(usage.notes) if usage is not None else ""
-        self.charts.set_status(polled_status(self, self.usage, "measurements", empty=empty, partial=partial))
-        if usage is not None and job is not None and self.fresh("charts", self.usage.version):
+        self.charts.set_status(polled_status(self, self.reads.usage, "measurements", empty=empty, partial=partial))
+        if usage is not None and job is not None and self.fresh("charts", self.reads.usage.version):
             self.charts.fill(usage, job.resources)
         of = f", the most of {counted(usage.tasks, 'task')}" if usage is not None and usage.tasks > 1 else ""
         self.charts.update_title([Run(f"Charts{of}")])
 
     def _flush_events(self) -> None:
-        pane, found = self.event_rows, self.events.value
-        if found is not None and self.fresh("events", self.events.version):
+        pane, found = self.event_rows, self.reads.events.value
+        if found is not None and self.fresh("events", self.reads.events.version):
             pane.fill(event_rows(found.events))
-        fill_events_state(self, self.tabs[5], pane, self.events)
+        fill_events_state(self, self.tabs[5], pane, self.reads.events)
         self.rows_title(self.tabs[5], pane, "event", "")
-
-    # --- reading -----------------------------------------------------------------------------------------------------
-
-    async def _read_job(self) -> pb.GetJobStatusResponse:
-        from iris_core.wire.gen.iris.v1 import controller_pb2
-
-        return await self.session.client.call(
-            "ControllerService/GetJobStatus",
-            controller_pb2.GetJobStatusRequest(job_id=self.subject),
-            controller_pb2.GetJobStatusResponse,
-        )
-
-    async def _known(self) -> pb.JobStatus:
-        return self.feed.job or (await self._read_job()).job
-
-    async def _read_cause(self) -> causes.Cause | None:
-        return await causes.cause_of(self.session, self.suspects[0].task_id) if self.suspects else None
-
-    async def _read_usage(self) -> measured.Usage:
-        job = await self._known()
-        now = self.session.clock.now_ms()
-        where = measured.whose(self.subject, job.incarnation, task=False)
-        started = job.started_at_ms or job.submitted_at_ms
-        return await measured.usage(self.session.client, where, started, job.finished_at_ms or now)
-
-    async def _read_events(self) -> measured.Events:
-        job = await self._known()
-        where = measured.whose(self.subject, job.incarnation, task=False)
-        return await measured.events(self.session.client, where)
 
     # --- what an action is about -------------------------------------------------------------------------------------
 
@@ -393,9 +336,9 @@ class JobScreen(Tabbed, ListScreen, TargetActions):
 
     def do_open(self) -> None:
         if self.part is self.tabs[_FAILURES_PART]:
-            if not self.suspects:
+            if not self.reads.suspects:
                 raise ModelError("no task of this job has failed")
-            self.console.go("task", self.suspects[0].task_id)
+            self.console.go("task", self.reads.suspects[0].task_id)
             return
         event = self.event_rows.table.row if self.part.name == "Events" else None
         target = self.chosen_target() if event is None else from_text(event.value.task_id)
@@ -416,33 +359,3 @@ class JobScreen(Tabbed, ListScreen, TargetActions):
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         self.restore_tab(state)
-
-
-def event_columns(names: Sequence[str]) -> list[ColumnSpec[Any]]:
-    """The columns of events; the message gets its room before the others do."""
-    return [*pick(EVENTS, names), replace(EVENTS["message"], min_width=28)]
-
-
-def event_detail(row: Row[TaskEvent]) -> list[Run]:
-    """The whole message."""
-    event = row.value
-    whose = f"{event.task_id}:{event.attempt_id}" if event.attempt_id >= 0 else event.task_id
-    return [Run(f" {one_line(whose)}"), Run(f"  {one_line(event.reason)}"), Run(f"  {one_line(event.message)}")]
-
-
-def event_rows(events: Sequence[TaskEvent]) -> list[Row[TaskEvent]]:
-    """The rows of events, the newest first: what was decided last is seen at once."""
-    count = len(events)
-    return [Row(f"{count - place}", "event", event) for place, event in enumerate(reversed(events))]
-
-
-def fill_events_state(screen: Tabbed, tab: Tab, pane: RowsPart, polled: Polled[measured.Events]) -> None:
-    """The state of a part with events."""
-    found = polled.value
-    empty: tuple[str, ...] = ()
-    partial = ""
-    if found is not None:
-        empty = () if found.events else ("No events are kept; they are for 30 days.",)
-        older = (f"the newest {len(found.events):,} are shown",) if found.older else ()
-        partial = "; ".join((*older, *found.notes))
-    pane.set_status(polled_status(screen, polled, "events", empty=empty, partial=partial))

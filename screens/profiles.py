@@ -17,6 +17,7 @@ from iris_core.live.profile_filters import PROFILE_FIELDS, PROFILE_WORDS, profil
 from iris_core.live.rows import Changes, ChangeSet, Row, RowStore
 from iris_core.live.wording import Tone
 from iris_core.model.errors import ModelError
+from iris_core.model.resources import format_duration
 from iris_core.model.text import one_line
 from iris_tui import changes
 from iris_tui.actions import BY_ID
@@ -181,11 +182,11 @@ class ProfilesScreen(ListScreen):
         now = self.session.clock.monotonic()
         for one in self.running:
             passed = max(now - one.began_s, 0.0)
-            said = f"capturing {one.capture.text}: {passed:.0f} s"
+            said = f"capturing {one.capture.text}: {format_duration(int(passed) * 1000)}"
             if one.capture.seconds:
                 left_s = one.capture.expected_s - passed
-                said += f" of {one.capture.seconds}, " + (
-                    f"about {left_s:.0f} s left" if left_s > 0 else "the worker makes the report"
+                said += f" of {format_duration(one.capture.seconds * 1000)}, " + (
+                    f"about {format_duration(int(left_s) * 1000)} left" if left_s > 0 else "the worker makes the report"
                 )
             left.append(Run(f"  {one_line(said)}", Tone.BUSY))
         return left, right

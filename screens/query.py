@@ -8,10 +8,7 @@ holds them is chosen by the operator where it is not plain. Must never run a sta
 from __future__ import annotations
 
 import asyncio
-import json
-import tempfile
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual.containers import Vertical
@@ -22,31 +19,28 @@ from iris_core.live.query_columns import ANY, column_specs, filter_fields, filte
 from iris_core.live.query_result import (
     CONTROLLER,
     DATABASES,
-    STATS,
     TITLES,
     Result,
     ask,
-    distinct,
     id_columns,
     kind_of,
-    shown,
 )
-from iris_core.live.query_templates import of_database
 from iris_core.live.rows import Changes, ChangeSet, Row, RowStore
 from iris_core.live.wording import Tone
 from iris_core.model.errors import ModelError
 from iris_core.model.filter import Filter, parse_filter
-from iris_core.model.resources import format_age
+from iris_core.model.resources import format_age, format_duration
 from iris_core.model.text import one_line
 from iris_tui.drawing import Run, counted
 from iris_tui.keymap import bindings
 from iris_tui.list_screen import ListScreen, SpecCells
-from iris_tui.threads import in_thread
 from iris_tui.widgets.line import Line
 from iris_tui.widgets.pane import State, Status
 from screens.jobs_target import Target, from_text
 from screens.query_acts import QueryActs
 from screens.query_editor import SqlEditor
+from screens.query_taking import QueryTaking
+from screens.query_writing import QueryWriting
 
 if TYPE_CHECKING:
     from textual.widget import Widget
@@ -81,7 +75,7 @@ class QuerySource:
         return ChangeSet()
 
 
-class QueryScreen(QueryActs, ListScreen):
+class QueryScreen(QueryActs, QueryWriting, QueryTaking, ListScreen):
     """See the module."""
 
     SCOPES: ClassVar[tuple[str, ...]] = ("query", "target", "list")
@@ -96,7 +90,6 @@ class QueryScreen(QueryActs, ListScreen):
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self.editor = SqlEditor()
-        self.database = CONTROLLER
         self.result: Result | None = None
         self.column: int | None = None
         """The column whose ids actions are about, None = there is none, or it is not chosen."""
@@ -239,13 +232,6 @@ class QueryScreen(QueryActs, ListScreen):
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def go_to_editor(self) -> None:
-        """The next key is text."""
-        self.set_focus(self.editor, scroll_visible=False)
-
-    def do_edit(self) -> None:
-        self.go_to_editor()
-
     def on_sql_editor_finished(self, event: SqlEditor.Finished) -> None:
         event.stop()
         self.do_run()
@@ -258,63 +244,6 @@ class QueryScreen(QueryActs, ListScreen):
             self.table.take_focus()
         else:
             self.console.go_back()
-
-    def do_database(self, name: str) -> None:
-        wanted = name or next(known for known in DATABASES if known != self.database)
-        if wanted not in DATABASES:
-            raise ModelError(f"there is no database {one_line(wanted)!r}", hint=f"one of {', '.join(DATABASES)}")
-        if wanted == STATS and self.session.offline:
-            raise ModelError("stats, events and logs need a live cluster, and this is a checkpoint")
-        self.database = wanted
-        self.go_to_editor()
-        self.flush_now()
-
-    def do_templates(self) -> None:
-        from iris_tui.gate import MenuScreen
-
-        found = of_database(self.database)
-        letters = (letter for letter in "abcdefghilmnoprstuvwyz")
-        entries = [(next(letters), str(at), template.title) for at, template in enumerate(found)]
-
-        def chosen(number: str | None) -> None:
-            if number:
-                template = found[int(number)]
-                self.editor.put(template.sql, template.blank)
-                self.go_to_editor()
-
-        note = f"What stands in angle brackets is yours to fill in. {self._key('query.database')} offers the other database."
-        self.app.push_screen(MenuScreen(f"Statements on {TITLES[self.database]}", entries, note), chosen)
-
-    def do_earlier(self) -> None:
-        from iris_tui.gate import MenuScreen
-
-        history = self.session.saved.history(f"query {self.database}")[:-16:-1]
-        if not history:
-            raise ModelError(
-                f"no statement was run on {TITLES[self.database]} yet",
-                hint=f"{self._key('query.templates')} offers some",
-            )
-        entries = [
-            (str(at) if at < 10 else "", str(at), one_line(" ".join(sql.split()))) for at, sql in enumerate(history, 1)
-        ]
-
-        def chosen(number: str | None) -> None:
-            if number:
-                self.editor.put(history[int(number) - 1])
-                self.go_to_editor()
-
-        self.app.push_screen(MenuScreen("Earlier statements, the newest first", entries), chosen)
-
-    def do_editor(self) -> None:
-        from iris_tui.copying import write_private
-
-        with tempfile.TemporaryDirectory(prefix="iris-query-") as folder:
-            path = Path(folder) / "query.sql"
-            write_private(path, self.editor.text)
-            self.console.open_file(path, editor=True)
-            text = path.read_text(encoding="utf-8", errors="replace")
-        self.editor.put(text.rstrip("\n"))
-        self.go_to_editor()
 
     def check_argument(self, argument: str) -> None:
         """A statement: what is wrong with it is the server's to say."""
@@ -336,62 +265,6 @@ class QueryScreen(QueryActs, ListScreen):
             self._first -= 1
             self._show_columns()
 
-    def _pairs(self) -> list[tuple[str, Any]]:
-        """Names and values of the row under the cursor. Raises ModelError: there is none."""
-        row = self.table.row
-        if self.result is None or row is None:
-            raise ModelError("there is no row here")
-        self.table.touch()
-        return list(zip(distinct(self.result.names), row.value, strict=True))
-
-    def do_row(self) -> None:
-        from iris_tui.pages import Lines, TextPage
-
-        pairs = self._pairs()
-        wide = max((len(name) for name, _ in pairs), default=0)
-
-        async def load() -> Lines:
-            lines: list[tuple[str, Tone]] = []
-            for name, value in pairs:
-                texts = shown(value).split("\n")
-                tone = Tone.DIM if value is None else Tone.PLAIN
-                lines += [
-                    (f"{one_line(name) if not at else '':<{wide}}  {one_line(text)}", tone)
-                    for at, text in enumerate(texts)
-                ]
-            return lines
-
-        self.app.push_screen(TextPage(self.session, "One row", load, dated=False))
-
-    def do_copy_cell(self, at: int | None) -> None:
-        """Copy one cell, or (None) the row as JSON."""
-        pairs = self._pairs()
-        if at is None:
-            self.console.copy_text(json.dumps(dict(pairs), ensure_ascii=False), "the row")
-        else:
-            self.console.copy_text(shown(pairs[at][1]), f"the {one_line(pairs[at][0])}")
-
-    def do_save(self, name: str) -> None:
-        result = self.result
-        if result is None:
-            raise ModelError("there are no rows to save", hint=f"{self._key('query.run')} runs the statement")
-        from iris_tui.handing_over import unused
-
-        rows = [row.value for row_id in self.store.order if (row := self.store.get(row_id)) is not None]
-        path = name or str(unused(Path.cwd() / "query.csv"))
-        how = "json" if path.endswith(".json") else "csv"
-
-        async def save() -> None:
-            from iris_core.cli.query import text_of
-
-            text = await in_thread(lambda: text_of(result.names, rows, how), name="write rows")
-            try:
-                self.console.save_text(text.rstrip("\n"), "query", path)
-            except ModelError as error:
-                self.console.say(str(error), severity="warning")
-
-        self.run_worker(save(), name="save the rows", group="save", exit_on_error=False)
-
     # --- what it says about itself -----------------------------------------------------------------------------------
 
     def show_state(self) -> None:
@@ -409,7 +282,7 @@ class QueryScreen(QueryActs, ListScreen):
         result, fault = self.result, self._fault
         if self.asking:
             passed = max(self.session.clock.monotonic() - self._began_s, 0.0)
-            words = f"running for {passed:.0f} s, Esc ends it"
+            words = f"running for {format_duration(int(passed) * 1000)}, Esc ends it"
             if result is None:
                 return Status(State.LOADING, "", (f"The statement is {words}.",))
             return Status(State.PARTIAL, f"{words}; below is the answer before")
@@ -455,7 +328,7 @@ class QueryScreen(QueryActs, ListScreen):
         hidden = len(result.names) - len(self.table.columns_shown())
         if hidden > 0:
             right.insert(0, Run(f"{hidden} of {counted(len(result.names), 'column')} hidden, ←→  ", Tone.WARN))
-        right.append(Run(f"  {self.took_s:.1f} s", Tone.DIM))
+        right.append(Run(f"  {format_duration(round(self.took_s * 1000))}", Tone.DIM))
         return left, right
 
     def detail_runs(self, row: Row[Any]) -> list[Run]:

@@ -9,11 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from iris_core.live import measured
 from iris_core.live.attempt_feed import AttemptFeed
 from iris_core.live.columns import ATTEMPTS, ColumnSpec, age, pick
 from iris_core.live.endpoint_columns import ENDPOINTS
-from iris_core.live.polled import Polled
 from iris_core.live.profile_columns import PROFILES
 from iris_core.live.rows import Row
 from iris_core.live.wording import NOTHING, Tone, attempt_reason, iso, outputs_text, task_tone, when
@@ -28,16 +26,16 @@ from iris_tui.tabbed import PartText, RowsPart, Tab, Tabbed, polled_status
 from iris_tui.widgets.facts import Facts
 from iris_tui.widgets.pane import Pane, State, Status
 from screens.comparing import needs_task
-from screens.job import event_columns, event_detail, event_rows, fill_events_state
+from screens.event_part import event_columns, event_detail, event_rows, fill_events_state
 from screens.job_parts import UsagePane, task_facts
 from screens.jobs_target import Target, from_text
 from screens.targets import TargetActions
+from screens.task_reads import TaskReads
 
 if TYPE_CHECKING:
     from textual.widget import Widget
 
     from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
-    from iris_core.wire.gen.iris.v1 import endpoints_pb2, profiles_pb2
     from iris_tui.pages import Lines
     from iris_tui.session import Session
     from iris_tui.widgets.virtual_table import Cells
@@ -56,9 +54,6 @@ _PROFILE_COLUMNS = (
     "size_bytes",
 )
 _ENDPOINT_COLUMNS = ("name", "address", "access", "age", "lease", "proxy_path")
-MOST_PROFILES: Final = 200
-MOST_PAGES: Final = 5
-"""Pages of endpoints that are looked through for those of the task."""
 
 STARTED: Final[ColumnSpec[Any]] = ColumnSpec(
     id="started", title="STARTED", min_width=6, max_width=7, align="right", hide=4,
@@ -97,12 +92,7 @@ class TaskScreen(Tabbed, ListScreen, TargetActions):
         if isinstance(from_text(subject).attempt_number, int):
             self._wanted_cursor = AttemptId.parse(subject).text
         self.facts = Facts(id="facts")
-        self.found: Polled[pb.GetTaskStatusResponse] = Polled(self._read_task)
-        self.events: Polled[measured.Events] = Polled(self._read_events)
-        self.usage: Polled[measured.Usage] = Polled(self._read_usage)
-        self.profiles: Polled[profiles_pb2.ListProfilesResponse] = Polled(self._read_profiles, every_s=30)
-        self.endpoints: Polled[list[endpoints_pb2.Endpoint]] = Polled(self._read_endpoints)
-        self.said: Polled[str] = Polled(self._read_said)
+        self.reads = TaskReads(session, self.feed, self.task_id)
         self._seen = 0
         self._taken = 0
 
@@ -145,12 +135,14 @@ class TaskScreen(Tabbed, ListScreen, TargetActions):
         return [*runs, Run(f"  {one_line(reason)}")] if reason else runs
 
     def status(self) -> Status:
-        if not self.feed.known and self.found.fault and self.link.current:
+        if not self.feed.known and self.reads.found.fault and self.link.current:
             return Status(
-                State.ERROR, "", (f"{one_line(self.task_id)}: {self.found.fault}", "^r tries again, Esc goes back.")
+                State.ERROR,
+                "",
+                (f"{one_line(self.task_id)}: {self.reads.found.fault}", "^r tries again, Esc goes back."),
             )
-        if self.feed.known and self.found.fault and self.link.current:
-            return polled_status(self, self.found, "attempts")
+        if self.feed.known and self.reads.found.fault and self.link.current:
+            return polled_status(self, self.reads.found, "attempts")
         return super().status()
 
     # --- building ----------------------------------------------------------------------------------------------------
@@ -165,20 +157,25 @@ class TaskScreen(Tabbed, ListScreen, TargetActions):
         self.more = PartText(f"Task {self.task_id}")
         self.tabs = [
             Tab("Attempts", self.pane, self.table, self._flush_attempts, opens=True),
-            Tab("Events", self.event_rows, self.event_rows.table, self._flush_events, self.events, event_detail),
-            Tab("Charts", self.charts, None, self._flush_charts, self.usage),
+            Tab("Events", self.event_rows, self.event_rows.table, self._flush_events, self.reads.events, event_detail),
+            Tab("Charts", self.charts, None, self._flush_charts, self.reads.usage),
             Tab(
-                "Profiles", self.profile_rows, self.profile_rows.table, self._flush_profiles, self.profiles, opens=True
+                "Profiles",
+                self.profile_rows,
+                self.profile_rows.table,
+                self._flush_profiles,
+                self.reads.profiles,
+                opens=True,
             ),
             Tab(
                 "Endpoints",
                 self.endpoint_rows,
                 self.endpoint_rows.table,
                 self._flush_endpoints,
-                self.endpoints,
+                self.reads.endpoints,
                 _endpoint_detail,
             ),
-            Tab("Outputs", Pane(self.more), self.more, self._flush_more, self.said),
+            Tab("Outputs", Pane(self.more), self.more, self._flush_more, self.reads.said),
         ]
         yield self.facts
         yield self.make_bar()
@@ -194,13 +191,13 @@ class TaskScreen(Tabbed, ListScreen, TargetActions):
         feed, clock = self.feed, self.session.clock
         if feed.seen != self._seen:
             self._seen = feed.seen
-            self.found.want()
-        if self.found.due(clock.monotonic()) and (self.link.current or not self.found.loaded):
-            work = self.found.read(clock.monotonic(), clock.now_ms())
+            self.reads.found.want()
+        if self.reads.found.due(clock.monotonic()) and (self.link.current or not self.reads.found.loaded):
+            work = self.reads.found.read(clock.monotonic(), clock.now_ms())
             self.run_worker(work, name="read the task", group="task", exit_on_error=False)
-        if self.found.value is not None and self.found.version != self._taken:
-            self._taken = self.found.version
-            feed.put(self.found.value)
+        if self.reads.found.value is not None and self.reads.found.version != self._taken:
+            self._taken = self.reads.found.version
+            feed.put(self.reads.found.value)
             self._urgent = True
         super().flush()
         self.flush_tabs()
@@ -220,11 +217,11 @@ class TaskScreen(Tabbed, ListScreen, TargetActions):
     def _resources(self) -> Any:
         from iris_core.wire.gen.iris.v1 import common_pb2
 
-        return self.found.value.resources if self.found.value is not None else common_pb2.Resources()
+        return self.reads.found.value.resources if self.reads.found.value is not None else common_pb2.Resources()
 
     def reload(self) -> None:
         super().reload()
-        self.found.want()
+        self.reads.found.want()
         self.reload_tabs()
 
     def show_state(self) -> None:
@@ -241,25 +238,25 @@ class TaskScreen(Tabbed, ListScreen, TargetActions):
         return f"iris-core {self.session.selector} {words} {one_line(self.task_id)}"
 
     def _flush_events(self) -> None:
-        pane, found = self.event_rows, self.events.value
-        if found is not None and self.fresh("events", self.events.version):
+        pane, found = self.event_rows, self.reads.events.value
+        if found is not None and self.fresh("events", self.reads.events.version):
             pane.fill(event_rows(found.events))
-        fill_events_state(self, self.tabs[1], pane, self.events)
+        fill_events_state(self, self.tabs[1], pane, self.reads.events)
         self.rows_title(self.tabs[1], pane, "event", self._command("task events"))
 
     def _flush_charts(self) -> None:
-        usage = self.usage.value
+        usage = self.reads.usage.value
         nothing = usage is not None and not len(usage.cpu) and not len(usage.memory)
         empty = ("Nothing was measured: workers look at a running task every 15 seconds.",) if nothing else ()
         partial = "; ".join(usage.notes) if usage is not None else ""
-        self.charts.set_status(polled_status(self, self.usage, "measurements", empty=empty, partial=partial))
-        if usage is not None and self.fresh("charts", self.usage.version):
+        self.charts.set_status(polled_status(self, self.reads.usage, "measurements", empty=empty, partial=partial))
+        if usage is not None and self.fresh("charts", self.reads.usage.version):
             self.charts.fill(usage, self._resources)
         self.charts.update_title([Run("Charts"), Run("   over all attempts", Tone.DIM)])
 
     def _flush_profiles(self) -> None:
-        pane, found = self.profile_rows, self.profiles.value
-        if found is not None and self.fresh("profiles", self.profiles.version):
+        pane, found = self.profile_rows, self.reads.profiles.value
+        if found is not None and self.fresh("profiles", self.reads.profiles.version):
             pane.fill([Row(record.profile_id, "profile", record) for record in found.profiles])
         empty: tuple[str, ...] = ()
         partial = ""
@@ -271,81 +268,27 @@ class TaskScreen(Tabbed, ListScreen, TargetActions):
             )
             capped = (f"the newest {len(found.profiles):,} are shown",) if found.capped else ()
             partial = "; ".join((*capped, *found.notes))
-        pane.set_status(polled_status(self, self.profiles, "profiles", empty=empty, partial=partial))
+        pane.set_status(polled_status(self, self.reads.profiles, "profiles", empty=empty, partial=partial))
         self.rows_title(self.tabs[_PROFILES_PART], pane, "profile", self._command("profile list -t"))
 
     def _flush_endpoints(self) -> None:
-        pane, found = self.endpoint_rows, self.endpoints.value
-        if found is not None and self.fresh("endpoints", self.endpoints.version):
+        pane, found = self.endpoint_rows, self.reads.endpoints.value
+        if found is not None and self.fresh("endpoints", self.reads.endpoints.version):
             pane.fill([Row(one.endpoint_id or one.name, "endpoint", one) for one in found])
         empty = ("This task serves nothing under a name now.",) if found is not None and not found else ()
-        pane.set_status(polled_status(self, self.endpoints, "endpoints", empty=empty))
+        pane.set_status(polled_status(self, self.reads.endpoints, "endpoints", empty=empty))
         prefix = f"iris-core {self.session.selector} endpoints list {one_line(from_text(self.task_id).job)}"
         self.rows_title(self.tabs[4], pane, "endpoint", prefix)
 
     def _flush_more(self) -> None:
         pane = self.tabs[5].pane
-        status = polled_status(self, self.said, "outputs")
+        status = polled_status(self, self.reads.said, "outputs")
         if status.state is State.ERROR and self.feed.known:
-            status = Status(State.PARTIAL, f"without what the task says of itself: {self.said.fault}")
+            status = Status(State.PARTIAL, f"without what the task says of itself: {self.reads.said.fault}")
         pane.set_status(status)
-        if self.fresh("more", self.said.version, str(self.feed.store.rows.keys()) + str(self._taken)):
-            self.more.show(_more_lines([row.value for row in self.store.rows.values()], self.said.value or ""))
+        if self.fresh("more", self.reads.said.version, str(self.feed.store.rows.keys()) + str(self._taken)):
+            self.more.show(_more_lines([row.value for row in self.store.rows.values()], self.reads.said.value or ""))
         pane.update_title([Run("Outputs, and what the task says of itself")])
-
-    # --- reading -----------------------------------------------------------------------------------------------------
-
-    async def _read_task(self) -> pb.GetTaskStatusResponse:
-        return await self.session.tree.task_status(self.task_id)
-
-    async def _incarnation(self) -> int:
-        task = self.feed.task or (await self._read_task()).task
-        return int(task.incarnation)
-
-    async def _where(self) -> str:
-        return measured.whose(self.task_id, await self._incarnation(), task=True)
-
-    async def _read_events(self) -> measured.Events:
-        return await measured.events(self.session.client, await self._where())
-
-    async def _read_said(self) -> str:
-        return await measured.said(self.session.client, await self._where())
-
-    async def _read_usage(self) -> measured.Usage:
-        task = self.feed.task or (await self._read_task()).task
-        ended = int(task.state) in TERMINAL and task.finished_at_ms
-        until = task.finished_at_ms if ended else self.session.clock.now_ms()
-        attempts = self.found.value.attempts if self.found.value is not None else ()
-        started = min((one.started_at_ms for one in attempts if one.started_at_ms), default=task.submitted_at_ms)
-        return await measured.usage(self.session.client, await self._where(), started, until)
-
-    async def _read_profiles(self) -> profiles_pb2.ListProfilesResponse:
-        from iris_core.wire.gen.iris.v1 import profiles_pb2
-
-        request = profiles_pb2.ListProfilesRequest(
-            source=self.task_id, page_size=MOST_PROFILES, min_incarnation=await self._incarnation()
-        )
-        return await self.session.client.call(
-            "ControllerService/ListProfiles", request, profiles_pb2.ListProfilesResponse, timeout_s=60.0
-        )
-
-    async def _read_endpoints(self) -> list[endpoints_pb2.Endpoint]:
-        from iris_core.wire.gen.iris.v1 import endpoints_pb2
-
-        root = "/".join(self.task_id.split("/")[:3])
-        found: list[endpoints_pb2.Endpoint] = []
-        token = ""
-        for _ in range(MOST_PAGES):
-            answer = await self.session.client.call(
-                "ControllerService/ListEndpoints",
-                endpoints_pb2.ListEndpointsRequest(prefix=f"{root}/", page_token=token),
-                endpoints_pb2.ListEndpointsResponse,
-            )
-            found += [one for one in answer.endpoints if one.task_id == self.task_id]
-            token = answer.next_page_token
-            if not token:
-                break
-        return found
 
     # --- what an action is about -------------------------------------------------------------------------------------
 
@@ -381,7 +324,7 @@ class TaskScreen(Tabbed, ListScreen, TargetActions):
             self.open_logs(target)
 
     def profiled(self) -> None:
-        self.profiles.want()
+        self.reads.profiles.want()
         self.show_tab(_PROFILES_PART)
 
 

@@ -43,7 +43,7 @@ PROFILES: Final[dict[str, ColumnSpec[ProfileRecord]]] = {
             sort=lambda record, _: record.attempt_id,
         ),
         _column(
-            id="type", title="TYPE", min_width=6, max_width=6,
+            id="type", title="TYPE", min_width=6, max_width=8,
             value=lambda record: TYPES.get(record.type, str(record.type)),
             text=lambda record, _: TYPES.get(record.type, str(record.type)),
             sort=lambda record, _: record.type,

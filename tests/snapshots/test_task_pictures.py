@@ -82,7 +82,7 @@ class Stage:
         await self.at(name, subject)
         await self.until(lambda: self.screen.store.order and self.screen.pane.status.state is State.READY)
         if name == "job":
-            await self.until(lambda: self.screen.cause.loaded and self.screen.found.loaded)
+            await self.until(lambda: self.screen.reads.cause.loaded and self.screen.reads.found.loaded)
 
     async def part(self, key: str) -> None:
         await self.keys(key)
@@ -194,7 +194,7 @@ def test_empty(snap_compare: Snap, name: str) -> None:
         await stage.at(name, {"tasks": "", "job": "/ada/train-llama", "task": "/ada/train-llama/6"}[name])
         await stage.until(lambda: stage.screen.pane.status.state is State.EMPTY)
         if name == "job":
-            await stage.until(lambda: stage.screen.found.loaded)
+            await stage.until(lambda: stage.screen.reads.found.loaded)
 
     picture(snap_compare, Stage(client, clock), (80, 24), play)
 

@@ -205,10 +205,10 @@ async def test_enter_is_offered_only_where_it_opens_something_and_does_so_there(
             "Tasks": True, "Failures": True, "Children": True, "Request": False, "Charts": False, "Events": True,
         }  # fmt: skip
         await rig.keys("2")
-        await rig.until(lambda: screen.suspects)
+        await rig.until(lambda: screen.reads.suspects)
         await rig.keys("enter")
         await rig.until(lambda: isinstance(rig.app.screen, TaskScreen))
-        assert rig.screen.subject == screen.suspects[0].task_id, "the rank that failed first"
+        assert rig.screen.subject == screen.reads.suspects[0].task_id, "the rank that failed first"
 
 
 # --- a log store that is silent -------------------------------------------------------------------------------------

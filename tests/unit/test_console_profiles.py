@@ -156,9 +156,9 @@ async def test_a_capture_shows_its_progress_while_it_runs() -> None:
     async with profiles() as rig:
         rig.client.freeze()
         rig.app.run_command("capture /ada/train-llama/0 cpu 30")
-        await rig.until(lambda: "capturing /ada/train-llama/0 cpu 30: 0 s of 30" in rig.screen_text())
+        await rig.until(lambda: "capturing /ada/train-llama/0 cpu 30: 0s of 30s" in rig.screen_text())
         rig.clock.advance(10)
-        await rig.until(lambda: ": 10 s of 30, about 25 s" in rig.screen_text())
+        await rig.until(lambda: ": 10s of 30s, about 25s" in rig.screen_text())
         rig.client.thaw()
         await rig.until(lambda: isinstance(rig.app.screen, ProfileScreen))
 

@@ -79,7 +79,7 @@ class Rig:
 
     async def job(self, name: str = GANG) -> JobScreen:
         screen: JobScreen = await self.go("job", name, JobScreen)
-        await self.until(lambda: screen.feed.loaded and screen.found.loaded and screen.store.order)
+        await self.until(lambda: screen.feed.loaded and screen.reads.found.loaded and screen.store.order)
         return screen
 
     async def task(self, name: str = f"{GANG}/3") -> TaskScreen:
@@ -260,7 +260,7 @@ async def test_the_failing_rank_is_on_the_first_line_and_its_log_says_why() -> N
 async def test_the_parts_of_a_job_are_reached_by_number_and_tab() -> None:
     async with console() as rig:
         screen = await rig.job()
-        await rig.until(lambda: screen.cause.loaded)
+        await rig.until(lambda: screen.reads.cause.loaded)
         text = await rig.part(screen, "2")
         assert "By the last lines of /ada/pretrain/3:1:" in text
         assert "ranks 0, 1, 2, 4, 5, 6, 7: cosched_failed, exit 143 (SIGTERM): gang mate 3 failed" in text
@@ -351,8 +351,8 @@ async def test_what_the_log_store_cannot_give_is_an_error_of_its_part_alone() ->
         assert "The events cannot be read: the log store is away" in text
         await rig.part(screen, "1")
         rig.client.fail("FetchLogs", RpcFailed("UNAVAILABLE", "the log store is away"))
-        screen.cause.want()
-        await rig.until(lambda: screen.cause.value and screen.cause.value.note)
+        screen.reads.cause.want()
+        await rig.until(lambda: screen.reads.cause.value and screen.reads.cause.value.note)
         assert "its log cannot be read: the log store is away" in await rig.part(screen, "2")
 
 
@@ -363,7 +363,7 @@ async def test_what_was_read_once_ages_when_it_cannot_be_read_again() -> None:
         rig.client.fail("Query", RpcFailed("UNAVAILABLE", "the log store is away"), times=9)
         rig.clock.advance(11)
         rig.client.heartbeat()
-        await rig.until(lambda: screen.events.fault and screen.link.current)
+        await rig.until(lambda: screen.reads.events.fault and screen.link.current)
         await rig.until(lambda: screen.part.pane.status.state is State.STALE)
         assert "STALE 11s: the log store is away" in rig.text() and "48 events" in rig.text()
 
