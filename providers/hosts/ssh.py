@@ -36,6 +36,7 @@ ALIVE_S: Final = 5
 """Between two signs of life of a connection; after three without an answer it is broken."""
 BROKEN: Final = 255
 """What ssh itself ends with when it has no connection; no command of ours does."""
+FOLDER: Final = "iris-ssh-"
 MAX_STDERR: Final = 64 << 10
 PIECE: Final = 1 << 18
 
@@ -160,7 +161,8 @@ class Ssh:
         with self._lock:
             if self._folder is None:
                 # Not below TMPDIR, which may be too long for the name of a socket.
-                self._folder = Path(tempfile.mkdtemp(prefix="iris-ssh-", dir="/tmp"))
+                _sweep()
+                self._folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-", dir="/tmp"))
         return [
             "-o", "ControlMaster=auto", "-o", f"ControlPath={self._folder}/%C", "-o", f"ControlPersist={PERSIST_S}",
             "-o", "ClearAllForwardings=yes",
@@ -206,6 +208,15 @@ def explain(label: str, said: str, *, fallback: str, begun: bool = False) -> Hos
             return HostUnreachable(f"ssh {label}: {meaning}", hint=hint, begun=begun, final=final)
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return HostUnreachable(one_line(f"ssh {label}: {lines[-1] if lines else fallback}"), begun=begun)
+
+
+def _sweep() -> None:
+    """Removes the folders of processes of this account that were killed; their connections end by themselves."""
+    for path in Path("/tmp").glob(f"{FOLDER}*-*"):
+        pid = path.name.removeprefix(FOLDER).partition("-")[0]
+        with contextlib.suppress(OSError):
+            if pid.isdigit() and not Path("/proc", pid).exists() and path.lstat().st_uid == os.getuid():
+                shutil.rmtree(path)
 
 
 class _Run:

@@ -71,6 +71,20 @@ def test_a_connection_that_hangs_is_given_up_and_tried_again(world: World) -> No
     assert caught.value.begun, "what it was told may have been done"
 
 
+def test_what_a_killed_process_left_is_removed_by_the_next_one(world: World) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    left, mine = Path(f"/tmp/iris-ssh-{gone.pid}-test"), Path(f"/tmp/iris-ssh-{os.getpid()}-test")
+    for path in (left, mine):
+        path.mkdir()
+        (path / "socket").touch()
+    try:
+        run(world, "true")
+        assert not left.exists() and mine.exists()
+    finally:
+        shutil.rmtree(mine)
+
+
 def test_without_the_program_ssh_one_line_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(world.folder))
     with pytest.raises(ConnectFailed, match="the program ssh is not installed here"):
