@@ -1,14 +1,11 @@
 """Running a job again from the console: whether it can be is asked first, then a form with what it was submitted with, then the gate.
 
-Only what was changed in the form is sent; everything else, secret values included, the server takes from the original. A secret word of
-the command is shown as a marker and stays what it is while the command is left alone. Must never send a marker.
+What the form comes to is `screens.rerun_request`.
 """
 
 from __future__ import annotations
 
-import shlex
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
 from textual.binding import Binding, BindingType
@@ -19,11 +16,11 @@ from textual.widgets import Button, Input, Static
 from iris_core.client.plans import make
 from iris_core.contracts import IrisError, RpcFailed
 from iris_core.live.faults import fault_text
-from iris_core.model.bands import band_label, parse_band
-from iris_core.model.errors import ModelError, shown
-from iris_core.model.ids import JobId, check_component
-from iris_core.model.quantities import format_cpu, format_size, parse_cpu, parse_size
+from iris_core.model.errors import ModelError
+from iris_core.model.ids import JobId
 from iris_core.model.text import one_line
+from iris_tui.widgets.line_input import LineInput
+from screens.rerun_request import FIELDS, Rerun, request_of, texts_of
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -35,15 +32,6 @@ if TYPE_CHECKING:
 
 METHOD: Final = "ControllerService/LaunchJob"
 MOST_NAMES: Final = 20
-MARKER: Final = "[redacted"
-
-
-@dataclass(frozen=True, slots=True)
-class Rerun:
-    """What the form came to: the request, and the words of the command line that does the same."""
-
-    request: pb.LaunchJobRequest
-    words: tuple[str, ...]
 
 
 async def rerun(console: IrisApp, session: Session, action: Action, job_id: str) -> None:
@@ -89,116 +77,6 @@ async def _free(session: Session, found: pb.GetJobStatusResponse) -> pb.LaunchJo
     raise IrisError(f"{job} was run again {MOST_NAMES} times", hint="name the new one: job rerun --job-name NAME")
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
-    id: str
-    label: str
-
-
-FIELDS: Final = (
-    _Field("name", "Name"),
-    _Field("command", "Command"),
-    _Field("replicas", "Tasks"),
-    _Field("cpu", "CPU cores of each"),
-    _Field("memory", "Memory of each"),
-    _Field("priority", "Band"),
-    _Field("timeout", "Limit in seconds, 0 = none"),
-    _Field("env", "Variables: KEY=VALUE to set, -KEY to leave out"),
-)
-
-
-def texts_of(name: str, before: pb.LaunchJobRequest) -> dict[str, str]:
-    """What the form shows when it opens, by field."""
-    return {
-        "name": name.rpartition("/")[2],
-        "command": shlex.join(before.entrypoint.run_command.argv),
-        "replicas": str(before.replicas or 1),
-        "cpu": format_cpu(before.resources.cpu_millicores),
-        "memory": format_size(before.resources.memory_bytes),
-        "priority": band_label(before.priority_band) if before.priority_band else "",
-        "timeout": f"{before.timeout_ms / 1000:g}",
-        "env": "",
-    }
-
-
-def request_of(plain: pb.LaunchJobRequest, before: pb.LaunchJobRequest, texts: dict[str, str]) -> Rerun:
-    """What is sent for these texts. Raises ModelError with the field."""
-    from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
-
-    at_first = texts_of(plain.name, before)
-    changed = {name: text.strip() for name, text in texts.items() if text.strip() != at_first[name]}
-    request = pb.LaunchJobRequest()
-    request.CopyFrom(plain)
-    name = check_component(texts["name"].strip(), what="job name", field="name")
-    request.name = f"{plain.name.rpartition('/')[0]}/{name}"
-    words = ["--job-name", name]
-    if "command" in changed:
-        request.entrypoint.run_command.argv.extend(_command(changed["command"]))
-    if "replicas" in changed:
-        request.replicas = _number(changed["replicas"], "replicas", 1)
-    if "cpu" in changed or "memory" in changed:
-        request.resources.CopyFrom(before.resources)
-        if "cpu" in changed:
-            request.resources.cpu_millicores = parse_cpu(changed["cpu"], field="cpu")
-        if "memory" in changed:
-            request.resources.memory_bytes = parse_size(changed["memory"], field="memory")
-    if changed.get("priority"):
-        band: Any = parse_band(changed["priority"]).value
-        request.priority_band = band
-    if "timeout" in changed:
-        request.timeout_ms = _number(changed["timeout"], "timeout", 0) * 1000
-        if not request.timeout_ms:
-            request.rerun.clear.append("timeout_ms")
-    for option in ("replicas", "cpu", "memory", "priority", "timeout"):
-        if changed.get(option):
-            words += [f"--{option}", changed[option]]
-    words += _variables(request, texts["env"])
-    if "command" in changed:
-        words += ["--", *request.entrypoint.run_command.argv]
-    return Rerun(request, tuple(words))
-
-
-def _command(text: str) -> list[str]:
-    words = _split(text, "command")
-    if not words:
-        raise ModelError("there is no command to run", field="command")
-    if any(MARKER in word for word in words):
-        raise ModelError(
-            "a secret word of the command is hidden here",
-            field="command",
-            hint="write it anew, or leave the command alone",
-        )
-    return words
-
-
-def _variables(request: pb.LaunchJobRequest, text: str) -> list[str]:
-    said: list[str] = []
-    for word in _split(text, "env"):
-        name, equals, value = word.partition("=")
-        if word.startswith("-") and not equals:
-            request.rerun.remove_env.append(word[1:])
-            said += ["--remove-env", word[1:]]
-        elif equals and name:
-            request.environment.env_vars[name] = value
-            said += ["-e", name, value]
-        else:
-            raise ModelError(f"{shown(word)} is neither KEY=VALUE nor -KEY", field="env")
-    return said
-
-
-def _split(text: str, field: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise ModelError(f"{field}: {error}", field=field) from None
-
-
-def _number(text: str, field: str, least: int) -> int:
-    if not text.isdecimal() or not least <= int(text) <= 1_000_000_000:
-        raise ModelError(f"{field} is a whole number from {least}, not {shown(text)}", field=field)
-    return int(text)
-
-
 class RerunForm(ModalScreen[Rerun | None]):
     """Dismissed with what is to be submitted, None if nothing is."""
 
@@ -207,10 +85,13 @@ class RerunForm(ModalScreen[Rerun | None]):
     RerunForm #rerun { width: 78; max-width: 96%; height: auto; max-height: 95%; overflow-y: auto; background: $surface; border: tall $primary; padding: 0 1; }
     RerunForm #rerun-title { text-style: bold; }
     RerunForm .label { color: $text-muted; }
-    RerunForm #rerun-fields { height: auto; max-height: 16; }
-    RerunForm Input { border: none; padding: 0; height: 1; background: $background; }
+    RerunForm #rerun-fields { height: auto; max-height: 20; }
+    RerunForm .field { height: 1; margin: 0; }
+    RerunForm .field Static { width: 30; color: $text-muted; }
+    RerunForm Input { border: none; padding: 0; height: 1; width: 1fr; background: $background; }
+    RerunForm Input:focus { background: $panel; }
     RerunForm #rerun-fault { color: $error; height: auto; display: none; }
-    RerunForm Horizontal { height: auto; margin-top: 1; align-horizontal: right; }
+    RerunForm #rerun-buttons { height: auto; margin-top: 1; align-horizontal: right; }
     RerunForm Button { margin-left: 2; min-width: 12; }
     RerunForm Button:focus { text-style: bold reverse; }
     """
@@ -235,10 +116,11 @@ class RerunForm(ModalScreen[Rerun | None]):
             yield Static(one_line(said), classes="label", markup=False)
             with VerticalScroll(id="rerun-fields", can_focus=False):
                 for field in FIELDS:
-                    yield Static(f"{field.label}:", classes="label", markup=False)
-                    yield Input(texts[field.id], id=f"rerun-{field.id}", compact=True)
+                    with Horizontal(classes="field"):
+                        yield Static(f"{field.label}:", markup=False)
+                        yield LineInput(texts[field.id], id=f"rerun-{field.id}", compact=True)
             yield Static("", id="rerun-fault", markup=False)
-            with Horizontal():
+            with Horizontal(id="rerun-buttons"):
                 yield Button("Back (Esc)", id="rerun-back", compact=True)
                 yield Button("See what it does", id="rerun-go", variant="primary", compact=True)
 

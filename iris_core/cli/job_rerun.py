@@ -43,9 +43,29 @@ class RerunCommand(CommandAfterDashes):
 @click.option("--disk", metavar="SIZE", help="Disk of each task.")
 @click.option("--replicas", type=click.IntRange(1, MAX_REPLICAS), metavar="N", help="Tasks.")
 @click.option("--priority", metavar="BAND", help="Band: production, interactive or batch.")
+@click.option("--region", multiple=True, help="Region, in the place of the original's (repeatable; '' = any).")
+@click.option("--zone", help="Zone, in the place of the original's ('' = any).")
+@click.option(
+    "--constraint",
+    multiple=True,
+    metavar="EXPR",
+    help="What a worker must have, in the place of all that it had to have for the original, but for its place (repeatable; '' = nothing).",
+)
+@click.option(
+    "--prefer",
+    multiple=True,
+    metavar="EXPR",
+    help="What a worker had better have, in the place of the original's (repeatable; '' = nothing).",
+)
 @click.option("--timeout", type=Seconds(), metavar="S", help="Execution limit of each task, 0 = none.")
 @click.option("--scheduling-timeout", type=Seconds(), metavar="S", help="How long it may wait, 0 = for ever.")
 @click.option("--max-retries-failure", type=click.IntRange(0, 10_000), metavar="N", help="Retries of a failed task.")
+@click.option(
+    "--max-retries-preemption",
+    type=click.IntRange(0, 10_000),
+    metavar="N",
+    help="Preemptions and lost workers of a task that are retried.",
+)
 @click.option("--max-task-failures", type=click.IntRange(0, 1_000_000), metavar="N", help="Failed tasks it outlives.")
 @click.option(
     "--existing-job",
@@ -108,6 +128,7 @@ def _request(ctx: click.Context, job_id: str, values: dict[str, Any]) -> pb.Laun
         request.environment.env_vars[env_name(key)] = encodable([value])[0]
     request.rerun.remove_env.extend(values["remove_env"])
     _resources(request, found.request, values)
+    _place(request, found.request, values)
     for field, value in _numbers(values):
         setattr(request, field, value)
         if not value:
@@ -138,6 +159,33 @@ def _resources(request: pb.LaunchJobRequest, before: pb.LaunchJobRequest, values
         request.resources.disk_bytes = parse_size(values["disk"], field="--disk")
 
 
+def _place(request: pb.LaunchJobRequest, before: pb.LaunchJobRequest, values: dict[str, Any]) -> None:
+    """What is named takes the place of what the original had of that kind; the rest stays. Raises ModelError."""
+    from iris_core.cli.placement import parsed_constraint
+    from iris_core.live.placed_again import placed_again
+    from iris_core.model.constraints import Mode
+    from iris_core.wire.convert import constraint_from_wire, constraint_to_wire
+
+    def named(option: str, mode: Mode) -> list[Any] | None:
+        texts = values[option]
+        return [parsed_constraint(text, f"--{option}", mode) for text in texts if text] if texts else None
+
+    required, preferred = named("constraint", Mode.REQUIRED), named("prefer", Mode.PREFERRED)
+    regions = [region for region in values["region"] if region] if values["region"] else None
+    if regions is None and values["zone"] is None and required is None and preferred is None:
+        return
+    placed = placed_again(
+        [constraint_from_wire(message) for message in before.constraints],
+        regions=regions,
+        zone=values["zone"],
+        required=required,
+        preferred=preferred,
+    )
+    request.constraints.extend(constraint_to_wire(constraint) for constraint in placed)
+    if not placed:
+        request.rerun.clear.append("constraints")
+
+
 def _numbers(values: dict[str, Any]) -> Sequence[tuple[str, int]]:
     from iris_core.model.bands import parse_band
 
@@ -150,6 +198,8 @@ def _numbers(values: dict[str, Any]) -> Sequence[tuple[str, int]]:
         if values[option] is not None:
             found.append((field, round(values[option] * 1000)))
     found.extend(
-        (name, values[name]) for name in ("max_retries_failure", "max_task_failures") if values[name] is not None
+        (name, values[name])
+        for name in ("max_retries_failure", "max_retries_preemption", "max_task_failures")
+        if values[name] is not None
     )
     return found

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from iris_core.contracts import RpcFailed
+from iris_core.model.constraints import Mode, parse_constraint
+from iris_core.wire.convert import constraint_from_wire, constraint_to_wire
 from iris_core.wire.gen.iris.v1 import budgets_pb2, common_pb2, plan_pb2
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 from tests.unit.cli_world import World
@@ -54,6 +56,36 @@ def test_overrides_are_sent_and_zeros_are_cleared(world: World) -> None:
     assert list(sent.entrypoint.run_command.argv) == ["python", "x.py"]
 
 
+def places(world: World, *words: str) -> tuple[list[str], list[str]]:
+    """What the rerun may be placed on, and which fields are emptied."""
+    before = pb.GetJobStatusResponse(job=world.job("/ada/train", "failed", incarnation=17))
+    for text, mode in (("region=us", 1), ("zone=us-a", 1), ("pool=a,b", 1), ("preemptible!=true", 2)):
+        before.request.constraints.append(constraint_to_wire(parse_constraint(text, mode=Mode(mode))))
+    world.client.answer("GetJobStatus", before)
+    assert world.cli("job", "rerun", "/ada/train", *words).code == 0
+    sent = world.client.called("LaunchJob")[-1]
+    return [str(constraint_from_wire(message)) for message in sent.constraints], list(sent.rerun.clear)
+
+
+def test_where_it_may_run_is_changed_apart_from_what_it_needs(world: World) -> None:
+    assert places(world) == ([], []), "left to the server"
+    assert places(world, "--region", "eu", "--region", "asia") == (
+        ["zone=us-a", "pool=a,b", "preemptible!=true", "region=eu,asia"],
+        [],
+    )
+    assert places(world, "--constraint", "gpu-count>=4", "--zone", "") == (
+        ["region=us", "preemptible!=true", "gpu-count>=4"],
+        [],
+    )
+    everything = ("--region", "", "--zone", "", "--constraint", "", "--prefer", "")
+    assert places(world, *everything) == ([], ["constraints"])
+
+
+def test_no_retries_after_preemptions_is_not_the_default(world: World) -> None:
+    assert world.cli("job", "rerun", "/ada/train", "--max-retries-preemption", "0").code == 0
+    assert launched(world).HasField("max_retries_preemption")
+
+
 def test_a_name_that_is_taken_gets_a_number_and_one_that_was_typed_does_not(world: World) -> None:
     taken = RpcFailed("ALREADY_EXISTS", "there is a job of that name", code="job_exists")
     world.client.answer("LaunchJob", taken, lambda request: pb.LaunchJobResponse(job_id=request.name))
@@ -86,6 +118,7 @@ def test_a_dry_run_prints_the_plan_and_what_is_gone_is_said(world: World) -> Non
         (("/ada/train", "-e", "A=B", "c"), "-e takes two words"),
         (("train",), "is not a job id"),
         (("/ada/train", "--memory", "lots"), "is not a size"),
+        (("/ada/train", "--constraint", "gpu-count>=many"), "--constraint"),
     ],
 )
 def test_what_is_wrong_is_a_usage_error(world: World, words: tuple[str, ...], said: str) -> None:

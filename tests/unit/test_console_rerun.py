@@ -8,11 +8,15 @@ import pytest
 from textual.widgets import Input
 
 from iris_core.contracts import RpcFailed
+from iris_core.model.constraints import parse_constraint
 from iris_core.model.errors import ModelError
+from iris_core.wire.convert import constraint_from_wire, constraint_to_wire
 from iris_core.wire.gen.iris.v1 import common_pb2, plan_pb2
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 from iris_tui.gate import GateScreen
-from screens.rerun import METHOD, RerunForm, request_of, texts_of
+from screens.rerun import METHOD, RerunForm
+from screens.rerun_request import request_of, texts_of
+from tests.unit.cli_world import World
 from tests.unit.test_console_app import console
 
 if TYPE_CHECKING:
@@ -52,6 +56,38 @@ def test_only_what_was_changed_is_sent_and_said() -> None:
     )
 
 
+def test_where_it_runs_and_how_often_it_is_tried_can_be_changed() -> None:
+    before = pb.LaunchJobRequest()
+    before.CopyFrom(BEFORE)
+    for text in ("region=us", "pool=a,b"):
+        before.constraints.append(constraint_to_wire(parse_constraint(text)))
+    at_first = texts_of(PLAIN.name, before)
+    assert (at_first["region"], at_first["constraint"], at_first["max-retries-preemption"]) == ("us", "pool=a,b", "100")
+    changes = {
+        "region": "eu, asia", "constraint": 'pool="a b" gpu-count>=4', "disk": "9GB", "max-retries-failure": "3",
+        "max-retries-preemption": "0", "max-task-failures": "2", "scheduling-timeout": "90",
+    }  # fmt: skip
+    made = request_of(PLAIN, before, {**at_first, **changes})
+    sent = made.request
+    assert [str(constraint_from_wire(message)) for message in sent.constraints] == [
+        "region=eu,asia", 'pool="a b"', "gpu-count>=4",
+    ]  # fmt: skip
+    assert (sent.resources.disk_bytes, sent.resources.cpu_millicores) == (9_000_000_000, 8_000)
+    assert (sent.max_retries_failure, sent.max_retries_preemption, sent.max_task_failures) == (3, 0, 2)
+    assert sent.HasField("max_retries_preemption") and sent.scheduling_timeout_ms == 90_000
+
+    # The words do the same on the command line.
+    world = World()
+    job = world.job("/cleo/sweep-lr", "failed", incarnation=7)
+    world.client.answer("GetJobStatus", pb.GetJobStatusResponse(job=job, request=before))
+    world.client.answer("LaunchJob", lambda request: pb.LaunchJobResponse(job_id=request.name))
+    assert world.cli("job", "rerun", "/cleo/sweep-lr", *made.words).code == 0
+    (typed,) = world.client.called("LaunchJob")
+    for name in ("request_id", "submit_argv", "client_revision_date", "existing_job_policy"):
+        typed.ClearField(name)
+    assert typed == sent
+
+
 @pytest.mark.parametrize(
     ("changes", "field", "said"),
     [
@@ -63,6 +99,8 @@ def test_only_what_was_changed_is_sent_and_said() -> None:
         ({"cpu": "lots"}, "cpu", "lots"),
         ({"memory": "x"}, "memory", "size"),
         ({"env": "LR"}, "env", "neither"),
+        ({"constraint": "gpu-count>=many"}, "constraint", "gpu-count"),
+        ({"max-retries-failure": "-1"}, "max-retries-failure", "whole number"),
     ],
 )
 def test_what_is_wrong_names_its_field(changes: dict[str, str], field: str, said: str) -> None:
