@@ -112,24 +112,29 @@ class Scan:
             from_seq=self._edge if query.tail and self._left_out else 0,
             notes=self._parts.notes,
         )
+        attempts = {key: attempt_number(key) for key in {line.key for line in lines}}
+        add = response.entries.add
         for line in lines:
-            response.entries.add(
+            entry = add(
                 seq=line.seq,
                 key=line.key,
                 epoch_ms=line.epoch_ms,
                 source=line.source,
                 data=line.data,
-                raw=line.raw,
                 level=line.level,
                 attempt_uid=line.attempt_uid,
-                attempt_id=attempt_number(line.key),
+                attempt_id=attempts[line.key],
                 number=line.number,
-                partial=line.partial,
-                gap=line.gap,
-                part=line.part,
-                back=line.back,
-                unended=line.unended,
             )
+            # Most lines have none of these, and each takes its time.
+            if line.raw:
+                entry.raw = line.raw
+            if line.gap:
+                entry.gap = line.gap
+            if line.partial or line.part or line.back:
+                entry.partial, entry.part, entry.back = line.partial, line.part, line.back
+            if line.unended:
+                entry.unended = True
         return response
 
     # Forward ------------------------------------------------------------------------------------------------------

@@ -197,15 +197,20 @@ class SegmentScan:
             ]
             total = sum(run.rows for run in runs) - sum(run.rows for run in unsure)
             if unsure:
+                is_owned = all(run.is_owned(self._query) for run in unsure)
+                goes_on = any(run.levels & PARTIAL_BIT for run in unsure)
+                columns = ["seq", *([] if is_owned else ["incarnation", "attempt_uid"]), *["partial"] * goes_on]
                 try:
-                    batch = self._file.read(group, ["seq", "incarnation", "attempt_uid", "partial"])
+                    batch = self._file.read(group, columns)
                 except SegmentDamaged as damage:
                     self._on_damage(damage, unsure)
                     continue
                 for run in unsure:
                     rows = batch.slice(run.start, run.rows)
-                    mask = pc.and_(self._seq_mask(rows, low, high), self._owner_mask(rows))
-                    total += pc.sum(pc.and_not(mask, rows.column("partial")), min_count=0).as_py()
+                    mask = self._seq_mask(rows, low, high)
+                    mask = mask if is_owned else pc.and_(mask, self._owner_mask(rows))
+                    mask = pc.and_not(mask, rows.column("partial")) if goes_on else mask
+                    total += pc.sum(mask, min_count=0).as_py()
             yield total
 
     def keys(self) -> set[str]:
@@ -334,7 +339,7 @@ class SegmentScan:
         has_parts = not (self._file.has_none(group, "part") and self._file.has_none(group, "partial"))
         columns = _tested(pieces)
         if not searches:
-            columns |= set(SHOWN)
+            columns |= set(self._worth_reading(group, columns))
         else:
             columns.add("data")
             if has_gaps:
