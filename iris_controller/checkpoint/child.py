@@ -50,7 +50,7 @@ def perform(task: dict[str, Any]) -> dict[str, Any]:
             now_ms=task["now_ms"],
             after_ms=task["after_ms"],
             claim=task["claim"],
-            cluster=task["cluster"],
+            cluster=task.get("cluster", ""),
             stage=lambda name: say(stage=name),
         )
         return {"done": asdict(made)}
