@@ -68,9 +68,7 @@ async def break_lock(name: str, store: ObjectStore, now_ms: Callable[[], int], c
             f"the record says {held['record']}",
             "somebody else can change this cluster then, also while that procedure goes on: see first that it is dead",
         ),
-        undo=(
-            f"that procedure takes it again when it is resumed, if it is free: restart --resume {held['procedure']}",
-        ),
+        undo=(f"that procedure takes it again when it is resumed, if it is free: {_resume(held['procedure'])}",),
         command=command,
         evidence={"procedure": held["procedure"], "generation": held["generation"]},
     )
@@ -97,3 +95,8 @@ async def break_lock(name: str, store: ObjectStore, now_ms: Callable[[], int], c
         state=f"the lock of {name} is free; it was held by {held['procedure']}",
         next="cluster controller status shows how that left it",
     )
+
+
+def _resume(procedure: str) -> str:
+    """The words that go on with a procedure of that id."""
+    return f"rollout resume {procedure}" if procedure.startswith("rollout-") else f"restart --resume {procedure}"
