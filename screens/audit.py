@@ -140,7 +140,9 @@ class AuditScreen(ListScreen):
 
     def partial_words(self) -> str:
         older = self.source.older
-        return f"the newest {MOST:,}; {older:,} older ones are in the log" if older else ""
+        return (
+            f"the newest {MOST:,}; {older:,} older {'one is' if older == 1 else 'ones are'} in the log" if older else ""
+        )
 
     def count_words(self) -> str:
         counts = self.store.counts()
