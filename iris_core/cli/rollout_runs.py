@@ -77,12 +77,21 @@ class Known:
 
 
 def find(folder: Path, procedure: str) -> Known:
-    """The rollout of that id. Raises IrisError: there is none, or it is another procedure."""
+    """The rollout of that id. Raises IrisError: there is none, it is another procedure, or its lines are not what a rollout writes."""
     path = journal.path_of(folder, procedure)
     records = journal.read(path)
     if not records or records[0].get("procedure") != NAME:
         raise IrisError(f"{procedure} is no rollout", hint="rollout status lists them")
-    return Known(procedure, path, records, journal.is_driven(path))
+    found = Known(procedure, path, records, journal.is_driven(path))
+    try:
+        found.state()
+        rollout_report.markdown(procedure, records)  # reads all that anything shows of it
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
+        raise journal.JournalBroken(
+            f"{path}: {type(error).__name__}: {error}: not what a rollout writes",
+            hint="it was changed from outside, or another version wrote it; a person must look",
+        ) from error
+    return found
 
 
 def known(folder: Path) -> list[Known]:

@@ -121,7 +121,7 @@ def _records(path: Path, data: bytes) -> Iterator[tuple[Record, int]]:
             return  # torn: the newline is written with the line
         try:
             record = json.loads(data[at:end])
-        except ValueError:
+        except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict) or "type" not in record:
             if end == len(data) - 1:
@@ -180,7 +180,9 @@ class Journal:
 
     def append(self, record: Record) -> None:
         """Write a line and wait until it is on the disk. Raises IrisError: it is not, and then nothing may follow from it."""
-        line = json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+        # A file's name or a commit's subject need not be UTF-8: what was not comes back as it was.
+        text = json.dumps(record, separators=(",", ":"), ensure_ascii=False)
+        line = text.encode("utf-8", "surrogatepass") + b"\n"
         if len(line) > MAX_LINE:
             raise IrisError(f"{self.path}: a record of {len(line):,} bytes is too large")
         try:

@@ -73,7 +73,7 @@ def read(store: ObjectStore) -> LockState:
         )
     except ObjectMissing:
         return LockState(None, "")
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise IrisError(f"{LOCK} in {store.url} cannot be understood", hint="a person has to look at it") from None
     return LockState(holder, info.generation)
 

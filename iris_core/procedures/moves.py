@@ -88,12 +88,17 @@ class Moves:
         return self._take, self._give
 
     def lock(self) -> Mutation:
-        """Takes the lock of the cluster."""
+        """Takes the lock of the cluster, which nobody may have changed since it was looked at: a gate can stand open for hours."""
 
         async def do() -> None:
             try:
                 await off(lock.acquire, self._t.store, self._t.holder)
             except lock.LockHeld as error:
+                raise NotStarted(error.message, hint=error.hint) from error
+            try:
+                self._same(await self.standing())
+            except IrisError as error:
+                await off(lock.release, self._t.store, self._t.holder.procedure)
                 raise NotStarted(error.message, hint=error.hint) from error
 
         return self._mutation("lock", f"take the lock of {self._t.name}", self._take, do, self._locked)
@@ -119,6 +124,16 @@ class Moves:
         """The record that stands now."""
         return await off(record.read, self._t.store)
 
+    def _same(self, standing: record.Standing) -> None:
+        """Raises NotStarted: the record is not the one that the approval rests on."""
+        found = standing.record
+        if (found.to_json().decode() if found is not None else "") != self._before:
+            said = f"{found.phase} of {found.image[:12]}" if found is not None else "that there is no deployment"
+            raise NotStarted(
+                f"{self._t.name} was changed since it was looked at: the record says {said} now",
+                hint="look again and plan anew",
+            )
+
     async def _write(self, made: RolloutRecord, standing: record.Standing) -> None:
         await off(record.write, self._t.store, made, standing)
 
@@ -141,6 +156,7 @@ class Moves:
 
         async def do() -> None:
             now, standing = self._t.now_ms(), await self.standing()
+            self._same(standing)  # also where the lock was broken under it
             if standing.record is not None and standing.record.phase is Phase.PENDING:
                 # Left by a deployment that never ran, or was seen through: what runs is what is deployed.
                 ran = replace(standing.record, phase=Phase.COMMITTED, image=self._old)

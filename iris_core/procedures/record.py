@@ -96,7 +96,7 @@ def parse(raw: bytes) -> RolloutRecord:
             {key: value for key, value in values.items() if key not in _OURS},
             values.get(WHOLE) is True,
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise RecordUnreadable(
             f"{RECORD} cannot be understood",
             hint="look at it, and move it away if it is nothing that a deployment wrote",

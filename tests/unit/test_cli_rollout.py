@@ -228,6 +228,28 @@ def test_what_is_no_rollout_is_not_taken_for_one(tmp_path: Path) -> None:
         rollout_runs.find(tmp_path, "rollout-x")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"type": "step", "at_ms": 2, "by": "ada"},
+        {"type": "step", "by": "ada", "event": "begin", "title": "t"},
+        {"type": "gathered", "at_ms": 2, "by": "ada", "event": "a/verdict", "value": []},
+        {"type": "started", "at_ms": "x", "by": "ada", "procedure": "rollout", "arguments": {}},
+        {"type": "gathered", "at_ms": 1e400, "by": "ada", "event": "a/health", "value": 1},
+    ],
+)
+def test_a_journal_that_was_changed_by_hand_is_named_and_is_in_nobodys_way(
+    tmp_path: Path, line: dict[str, object]
+) -> None:
+    left(tmp_path, "rollout-1")
+    with Journal.open(tmp_path / "rollout-1.jsonl") as journal:
+        journal.append(line)
+    left(tmp_path, "rollout-2")
+    assert [one.id for one in rollout_runs.known(tmp_path)] == ["rollout-2"]
+    with pytest.raises(IrisError, match=r"rollout-1\.jsonl: .*not what a rollout writes"):
+        rollout_runs.find(tmp_path, "rollout-1")
+
+
 # --- who answers -------------------------------------------------------------------------------------------------------
 
 GATE = Gate(

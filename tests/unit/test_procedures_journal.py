@@ -110,3 +110,12 @@ def test_a_line_that_cannot_be_written_leaves_the_journal_as_it_was(
         assert read(path) == [{"type": "a"}]
         journal.append({"type": "c"})
     assert read(path) == [{"type": "a"}, {"type": "c"}]
+
+
+def test_names_that_are_no_utf8_come_back_as_they_were(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    line = {"type": "gathered", "value": [os.fsdecode(b"caf\xe9.py"), "caf\u00e9"]}
+    with Journal.create(path) as journal:
+        journal.append(line)
+        journal.append({"type": "after"})
+    assert read(path) == [line, {"type": "after"}]

@@ -74,6 +74,8 @@ def test_what_cannot_be_understood_is_never_taken_for_absent(store: ObjectStore)
         b"[]",
         b'{"phase": "new", "image": "r"}',
         b'{"phase":"pending","image":3}',
+        b'{"phase":"pending","image":"r1","updated_at_ms":1e999}',
+        b"[" * 100_000,
     ):
         store.put(record.RECORD, raw)
         with pytest.raises(RecordUnreadable):
@@ -162,9 +164,11 @@ def test_breaking_frees_exactly_what_was_seen(store: ObjectStore) -> None:
 
 
 def test_a_lock_that_cannot_be_understood_is_not_free(store: ObjectStore) -> None:
-    store.put(lock.LOCK, b'{"state": "maybe"}')
-    with pytest.raises(IrisError, match="cannot be understood"):
-        lock.acquire(store, holder("p1"))
+    held = b'{"state": "held", "procedure": "p1", "account": "a", "host": "h", "taken_at_ms": %s}'
+    for raw in (b'{"state": "maybe"}', b"", b"[]", b"[" * 100_000, held % b"1e999", held % b"NaN", held % b'"x"'):
+        store.put(lock.LOCK, raw)
+        with pytest.raises(IrisError, match="cannot be understood"):
+            lock.acquire(store, holder("p1"))
 
 
 def test_of_many_at_once_exactly_one_gets_it(store: ObjectStore) -> None:

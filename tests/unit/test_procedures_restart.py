@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,7 +14,12 @@ from iris_core.procedures.approvals import Answer
 from iris_core.procedures.events import APPROVE, STOP, Status
 from iris_core.procedures.lock import Holder
 from iris_core.procedures.record import Phase, RolloutRecord
+from tests.unit.procedures_world import Person
 from tests.unit.restart_world import BEFORE, NEW, OLD, World
+
+if TYPE_CHECKING:
+    from iris_core.procedures.events import Gate
+    from iris_core.procedures.source_tree import SourceTree
 
 pytestmark = pytest.mark.asyncio
 
@@ -400,3 +407,56 @@ async def test_a_host_that_cannot_be_reached_leaves_record_lock_and_controller_a
     outcome = await world.run(procedure=f"later-{back}")
     assert outcome.state == "nothing was changed: ssh ended with exit code 255"
     assert world.record == BEFORE and world.host.running and world.host.boot == 1 and world.free
+
+
+class Absent(Person):
+    """Answers once something else has happened."""
+
+    def __init__(self, meanwhile: Callable[[], Awaitable[object]]) -> None:
+        super().__init__()
+        self._meanwhile: Callable[[], Awaitable[object]] | None = meanwhile
+
+    async def ask(self, gate: Gate) -> Answer:
+        meanwhile, self._meanwhile = self._meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
+        return await super().ask(gate)
+
+
+@pytest.mark.parametrize("back", [False, True])
+async def test_a_cluster_that_somebody_else_changed_while_the_gate_stood_open_is_left_alone(
+    tmp_path: Path, back: bool
+) -> None:
+    world = World(tmp_path)
+    if back:
+        await world.run(procedure="deployed")
+
+    async def other() -> None:
+        assert (await world.run(procedure="other", back=back)).status is Status.DONE
+
+    outcome = await world.run(procedure="late", back=back, person=Absent(other))
+    after = world.record
+    assert outcome.status is Status.FAILED and "lab was changed since it was looked at" in outcome.state
+    assert outcome.next == "look again and plan anew" and outcome.state.startswith("nothing was changed")
+    assert after is not None and after.image == world.host.release == (OLD if back else NEW)
+    assert after.phase is (Phase.ROLLED_BACK if back else Phase.COMMITTED), "the record says what runs"
+    assert world.free and world.host.boot == (3 if back else 2)
+
+
+async def test_a_pending_record_of_somebody_who_broke_the_lock_is_not_written_over(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    theirs = RolloutRecord(Phase.PENDING, "r9", OLD, "gs://fake/root/controller-state/1")
+
+    def build(tree: SourceTree) -> str:
+        standing = record.read(world.store)
+        lock.break_(world.store, lock.read(world.store))
+        lock.acquire(world.store, Holder("other", "bob", "tower", 1))
+        record.write(world.store, theirs, standing)
+        return tree.id
+
+    world.build = build  # type: ignore[method-assign]
+    outcome = await world.run()
+    assert outcome.status is Status.FAILED and "the record says pending of r9 now" in outcome.state
+    assert world.record == theirs and world.host.boot == 1 and world.host.running
+    holder = lock.read(world.store).holder
+    assert holder is not None and holder.procedure == "other"
