@@ -60,6 +60,8 @@ class LogReading:
         self._seen = 0
         self._fetching: dict[int, asyncio.Task[None]] = {}
         self._not_before: dict[int, float] = {}
+        self.arrived = asyncio.Event()
+        """Set when lines are here that were asked for, so that whoever draws them need not wait for its next turn; theirs to clear."""
         self._numbered = asyncio.Event()
         self._wake = asyncio.Event()
 
@@ -150,6 +152,7 @@ class LogReading:
                     return
                 self._take(view_id, answer.lines, answer.state)
                 self.fault = ""
+                self.arrived.set()
         except IrisError as error:
             if is_gone(error):
                 self._lose(view_id)

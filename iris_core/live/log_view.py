@@ -234,6 +234,7 @@ class LogView(LogReading):
             self.top, self._shifted, self._seen = at, 0, facts.lines
             self.following = anchor is None
         self.version += 1
+        self.arrived.set()
         if is_whole:
             self._numbered.set()
         else:

@@ -57,6 +57,7 @@ class LogPane(LogCommands):
         self._generation = -1
         self._second = -1
         self._follow: Worker[None] | None = None
+        self._drawing: Worker[None]
         self.entered = False
         """Whether it has been given the focus: keys that were typed before belong to it, too."""
 
@@ -72,10 +73,19 @@ class LogPane(LogCommands):
     def rest(self, *, on: bool = True) -> None:
         """While nobody sees it nothing is followed; afterwards it goes on at the same place."""
         if on and self._follow is not None:
-            self._follow.cancel()
+            for worker in (self._follow, self._drawing):
+                worker.cancel()
             self._follow = None
         elif not on and self._follow is None:
             self._follow = self.run_worker(self.view.run(), name="log follow", group="logs", exit_on_error=False)
+            self._drawing = self.run_worker(self._draw_arrived(), name="log lines", group="logs", exit_on_error=False)
+
+    async def _draw_arrived(self) -> None:
+        """Show lines that were asked for as they come: a tenth of a second is long for whoever waits for a page."""
+        while True:
+            await self.view.arrived.wait()
+            self.view.arrived.clear()
+            self.flush()
 
     @property
     def following(self) -> bool:
