@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,13 +11,20 @@ import pytest
 from iris_core.live.rows import Changes, Row, RowStore
 from iris_core.wire.gen.iris.v1 import common_pb2 as common
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
-from tests.unit.console_world import console
+from iris_tui.app import IrisApp
+from iris_tui.glyphs import UNICODE
+from iris_tui.session import Session
+from providers.fake.clock import FakeClock
+from providers.fake.samples import sample
+from screens.jobs import JobsScreen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from textual.pilot import Pilot
     from textual.strip import Strip
 
+    from iris_core.contracts import AsyncClient
     from iris_tui.widgets.virtual_table import VirtualTable
 
 ROWS = 100_000
@@ -86,18 +95,43 @@ def rows(numbers: Iterable[int], failures: int = 0) -> pb.WatchRows:
     return found
 
 
+async def until(app: IrisApp, pilot: Pilot[int], condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, text(app)
+        await pilot.pause()
+        if app.console_screen is not None:
+            app.console_screen.flush_now()
+        await asyncio.sleep(0.005)
+
+
+def text(app: IrisApp) -> str:
+    """What is on the screen."""
+    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+
+
 @pytest.mark.asyncio
 async def test_a_flush_touches_the_rows_that_changed_and_draws_the_lines_that_show_them() -> None:
-    async with console() as rig:
-        screen = await rig.go("jobs", "")
+    clock = FakeClock()
+    client = sample(clock)
+
+    async def connect() -> AsyncClient:
+        return client
+
+    app = IrisApp(Session("lab", connect, clock), glyphs=UNICODE)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(app, pilot, lambda: app.console_screen is not None and app.session.role)
+        screen = app.console_screen
+        assert isinstance(screen, JobsScreen)
         tree, table, store = screen.jobs, screen.table, screen.store
+        await until(app, pilot, lambda: tree.loaded)
         for first in range(0, ROWS, PAGE):
             tree.apply("jobs", rows(range(first, first + PAGE)))
-        rig.clock.advance(2)
-        await rig.until(lambda: len(store.order) > ROWS and not store.dirty)
-        await rig.until(lambda: name(0) in rig.text())
-        table.tick(rig.clock.now_ms())
-        await rig.pilot.pause()
+        clock.advance(2)
+        await until(app, pilot, lambda: len(store.order) > ROWS and not store.dirty)
+        await until(app, pilot, lambda: name(0) in text(app))
+        table.tick(clock.now_ms())
+        await pilot.pause()
         top = store.order[: table.size.height]
         assert top[:30] == [name(number) for number in range(30)]
 
@@ -105,7 +139,7 @@ async def test_a_flush_touches_the_rows_that_changed_and_draws_the_lines_that_sh
         lines = Lines(table)
         drawn = table.drawn
         screen.flush_now()
-        await rig.pilot.pause()
+        await pilot.pause()
         assert (table.drawn - drawn, lines.asked) == (0, []), "nothing has changed"
         assert counted.touched < 10 * table.size.height
 
@@ -114,16 +148,17 @@ async def test_a_flush_touches_the_rows_that_changed_and_draws_the_lines_that_sh
         counted.touched = 0
         tree.apply("jobs", rows([*shown, *hidden], failures=7))
         screen.flush_now()
-        await rig.pilot.pause()
+        await pilot.pause()
         assert table.drawn - drawn == len(shown)
         assert sorted(lines.asked) == shown
         assert counted.touched <= A_ROW * CHANGED + 10 * table.size.height
-        at = next(line for line in rig.lines() if name(3) in line)
+        at = next(line for line in text(app).splitlines() if name(3) in line)
         assert " 7 " in at, "and they show it"
 
         lines.asked.clear()
         drawn = table.drawn
-        await rig.keys("down")
+        await pilot.press("down")
+        await pilot.pause()
         assert table.drawn - drawn == 2 and set(lines.asked) == {0, 1}, "the line that the cursor left, and its new one"
 
 
