@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import getpass
 import os
 import secrets
 import signal
@@ -106,6 +105,7 @@ async def _run(
 ) -> Outcome:
     from iris_core.live.clock import SystemClock
     from iris_core.procedures import journal
+    from iris_core.procedures.approvals import account as driver
     from iris_core.procedures.engine import Engine
 
     if resume:
@@ -119,12 +119,23 @@ async def _run(
             name, arguments = str(first.get("procedure")), dict(first.get("arguments") or {})
             if name not in known or arguments.get("cluster") != cluster:
                 raise UsageFailed(f"{resume} is a {name} of {arguments.get('cluster')}, not one of {cluster}")
-        account = getpass.getuser()
+        account = driver()
         procedure = make(name, arguments, opened.path.stem, account)
         engine = Engine(opened, approver, SystemClock(), account=account, watch=lambda record: _tell(session, record))
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, engine.cancel)
+        on_end(engine.cancel)
         session.diagnostics.note(f"procedure {opened.path.stem}, journal in {opened.path.parent}")
         return await engine.run(name, arguments, procedure)
+
+
+def on_end(call: Callable[[], None]) -> None:
+    """Calls that in place of ending at once when this process is told to end, or when its terminal goes away: a controller may be down.
+
+    Under `nohup` a terminal that goes away is still ignored.
+    """
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, call)
 
 
 def _tell(session: Session, record: Record) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from iris_core.cli import output
+from iris_core.cli.diagnostics import PipeClosed
 from iris_core.cli.options import Seconds, output_option
 from iris_core.cli.rollout_options import (
     answer_options,
@@ -181,6 +181,9 @@ def _drive(
         except Suspended:
             _say_left(session, begun, again)
             return 130
+        except PipeClosed:
+            _say_left(session, begun, again)
+            raise
         except Unanswered as error:
             if how == "jsonl":
                 output.flush()
@@ -198,6 +201,7 @@ def _drive(
 
 
 async def _run(session: Session, begun: Run, approver: Any, how: output.Format, *, end: bool) -> Outcome:
+    from iris_core.cli.driving import on_end
     from iris_core.procedures import telling
 
     say = session.diagnostics.note
@@ -222,9 +226,7 @@ async def _run(session: Session, begun: Run, approver: Any, how: output.Format, 
         say("leaving at the next point at which nothing is half done; Ctrl-C again leaves at once")
         engine.suspend()
 
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, leave)
+    on_end(leave)
     say(f"{begun.id}, journal in {begun.journal.path.parent}")
     if end:
         engine.cancel()

@@ -7,7 +7,6 @@ the first line of its journal, and a run that goes on takes it from there, never
 from __future__ import annotations
 
 import asyncio
-import getpass
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from iris_core.live.clock import SystemClock
 from iris_core.model.redact import redact_text
 from iris_core.model.resources import format_age
 from iris_core.procedures import journal, rollout_report, rollout_scope
+from iris_core.procedures.approvals import account
 from iris_core.procedures.engine import Engine
 from iris_core.procedures.progress import Progress
 from iris_core.procedures.rollout import CHECKPOINT_S, NAME, rollout
@@ -139,11 +139,6 @@ def require_none_open(folder: Path, names: Sequence[str], now_ms: int) -> None:
             f"{shared[0]} is in rollout {one.id}, which {one.progress.started_by} began {age} ago and which {how}",
             hint=hint,
         )
-
-
-def account() -> str:
-    """Who drives."""
-    return getpass.getuser()
 
 
 @dataclass(slots=True)

@@ -83,6 +83,7 @@ class Engine:
         self._cancel = asyncio.Event()
         self._cancelled = False
         self._suspend = asyncio.Event()
+        self._deaf: Exception | None = None
         self._past: dict[str, list[Record]] = {}
         self._order: list[str] = []
         self._run = 1
@@ -119,6 +120,7 @@ class Engine:
             JournalMismatch: the journal belongs to another procedure, or to another version of this one.
             Suspended: it was told to; the journal has no end, and the next run goes on with it.
             Unanswered: nobody could be asked at a gate; the same holds.
+            Exception: what `watch` raised; the run went on to the next safe point first, where it was left.
             IrisError: the journal cannot be written; nothing was done after that.
         """
         arguments = _plain(arguments)
@@ -139,6 +141,10 @@ class Engine:
         self._run += 1
         try:
             outcome = await self._drive(procedure)
+        except Suspended:
+            if self._deaf is not None:
+                raise self._deaf from None
+            raise
         finally:
             await procedure.aclose()
         self._write(
@@ -422,7 +428,13 @@ class Engine:
     def _write(self, type_: str, **fields: Any) -> None:
         record: Record = {"type": type_, "at_ms": self._clock.now_ms(), "by": self._account, **fields}
         self._journal.append(record)
-        self._watch(record)
+        if self._deaf is not None:
+            return
+        try:
+            self._watch(record)
+        except Exception as error:  # whoever looks on must not end what is half done
+            self._deaf = error
+            self.suspend()
 
     def _left(self) -> str:
         """How the world was left, in one line."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pwd
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from iris_core.cli.driving import on_end
 from iris_core.procedures import journal as journals
-from iris_core.procedures.approvals import Answer, Unanswered
+from iris_core.procedures.approvals import Answer, Unanswered, account
 from iris_core.procedures.engine import Engine
 from iris_core.procedures.events import (
     APPROVE,
@@ -114,6 +118,57 @@ async def test_what_is_held_is_seen_to_its_end_before_it_is_left(tmp_path: Path,
             break
     assert outcome.status is Status.DONE
     assert done == ["stop", "start", "watched"], "each once, whatever it was left at"
+
+
+async def test_whoever_looks_on_and_breaks_ends_nothing_that_is_half_done(tmp_path: Path) -> None:
+    """As `rollout run -o jsonl | head`: the reader goes away while the controller is down."""
+    engines, done, told = list[Engine](), list[str](), list[str]()
+
+    def watch(record: journals.Record) -> None:
+        told.append(record["type"])
+        if record["type"] == "intent":
+            raise BrokenPipeError
+
+    with Journal.create(tmp_path / "p.jsonl") as journal:
+        engines.append(Engine(journal, Person(), FakeClock(), account="ada", watch=watch))
+        with pytest.raises(BrokenPipeError):
+            await engines[-1].run("p", {}, _halves(engines, done, held=True))
+    assert done == ["stop", "start"] and told == ["started", "asked", "answered", "intent"]
+    assert not any(record["type"] == "ended" for record in journals.read(tmp_path / "p.jsonl"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_what_would_end_the_process_leaves_at_a_safe_point(number: signal.Signals) -> None:
+    asked = asyncio.Event()
+    before = signal.getsignal(number)
+    on_end(asked.set)
+    try:
+        os.kill(os.getpid(), number)
+        await asyncio.wait_for(asked.wait(), 60)
+    finally:
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().remove_signal_handler(each)
+        signal.signal(number, before)
+
+
+async def test_under_nohup_a_terminal_that_goes_away_changes_nothing() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        on_end(lambda: None)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        for each in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().remove_signal_handler(each)
+        signal.signal(signal.SIGHUP, before)
+
+
+async def test_no_variable_makes_one_account_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = pwd.getpwuid(os.geteuid()).pw_name
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "grace")
+    assert account() == own
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_000)
+    assert account() == "uid 4000000000", "and one without a name is no fault"
 
 
 async def test_whoever_goes_on_is_asked_for_what_is_left_and_told_who_approved_it_before(tmp_path: Path) -> None:
