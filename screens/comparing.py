@@ -48,8 +48,11 @@ class Side:
     events_note: str
 
 
-def pair_of(names: Sequence[str]) -> tuple[str, str]:
-    """The two ids that are meant; one attempt is compared with the one before it. Raises ModelError."""
+def pair_of(names: Sequence[str]) -> tuple[str, ...]:
+    """The two ids that are meant: one attempt is compared with the one before it. A task alone is given back: its last two attempts are
+    meant. Raises ModelError."""
+    if len(names) == 1 and isinstance(parse_target(names[0]), TaskId):
+        return (names[0],)
     if len(names) == 1 and isinstance(parse_target(names[0]), AttemptId):
         task, _, number = names[0].rpartition(":")
         if number == "0":
@@ -63,8 +66,17 @@ def pair_of(names: Sequence[str]) -> tuple[str, str]:
     return first, second
 
 
-async def compare(session: Session, names: tuple[str, str], width: int) -> Lines:
-    """The page, for a screen of `width` cells. Raises IrisError: one of them is not known."""
+async def compare(session: Session, names: tuple[str, ...], width: int) -> Lines:
+    """The page, for a screen of `width` cells. Raises IrisError: one of them is not known, or a task had one attempt alone."""
+    if len(names) == 1:
+        answer = await session.tree.task_status(names[0])
+        numbers = sorted(one.attempt_id for one in answer.attempts)[-2:]
+        if len(numbers) < 2:
+            raise IrisError(
+                f"{names[0]} has had {'one attempt alone' if numbers else 'no attempt yet'}",
+                hint="mark another task or attempt with Space",
+            )
+        names = tuple(f"{names[0]}:{number}" for number in numbers)
     left, right = await asyncio.gather(*(_side(session, name) for name in names))
     return page(left, right, session.clock.now_ms(), width)
 

@@ -131,7 +131,7 @@ class JobScreen(Tabbed, ListScreen, TargetActions):
         self.event_rows = RowsPart([EVENTS["time"], EVENT_RANK, *event_columns(_EVENT_COLUMNS)], "event", glyphs)
         self.tabs = [
             Tab("Tasks", self.pane, self.table, self._flush_tasks, opens=True),
-            Tab("Failures", Pane(self.failures), self.failures, self._flush_failures, opens=True),
+            Tab("Failures", Pane(self.failures), self.failures, self._flush_failures),
             Tab(
                 "Children",
                 self.child_rows,
@@ -203,7 +203,8 @@ class JobScreen(Tabbed, ListScreen, TargetActions):
         if cause is not None and cause.last_line and self.reads.suspects:
             rows.append([Run("its log ", Tone.DIM), Run(cause.last_line, Tone.BAD)])
         self.facts.show(rows[: self.most_facts()])
-        bad = self.tabs[1]
+        bad = self.tabs[_FAILURES_PART]
+        bad.opens = bool(self.reads.suspects)
         bad.tone, bad.note = (Tone.BAD, f"{len(self.reads.suspects):,}") if self.reads.suspects else (Tone.PLAIN, "")
         children = len(self.feed.children.rows)
         self.tabs[_CHILDREN_PART].note = f"{children:,}" if children else ""

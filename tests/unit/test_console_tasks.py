@@ -241,6 +241,12 @@ async def test_marked_tasks_are_compared_by_their_newest_attempts() -> None:
         text = rig.text()
         assert f"{GANG}/2:1" in text and f"{GANG}/3:1" in text
         assert "State       ≠ cosched_failed (current)" in text
+        await rig.keys("escape")
+        await rig.until(lambda: rig.app.screen is screen)
+        await rig.keys("u", "C")
+        await rig.until(lambda: f"the last two attempts of {screen.table.cursor_id}" in rig.text())
+        await rig.until(lambda: isinstance(rig.app.screen, TextPage) and rig.app.screen.text.count())
+        assert f"{screen.table.cursor_id}:0" in rig.text() and f"{screen.table.cursor_id}:1" in rig.text()
 
 
 # --- one job ---------------------------------------------------------------------------------------------------------
