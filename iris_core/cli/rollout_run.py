@@ -240,9 +240,7 @@ def _say_left(session: Session, begun: Run, again: str) -> None:
 
     one = Known(begun.id, begun.journal.path, begun.journal.records, driven=False)
     for name in one.clusters:
-        found = rollout_report.facts(one.records, name)
-        runs = next((sample["tree"] for sample in reversed(found.watched) if sample["reachable"]), "")
-        runs = runs or (found.record or {}).get("image") or (found.before or {}).get("tree") or ""
+        runs = rollout_report.runs(one.records, name)
         session.diagnostics.note(
             f"{name}: {rollout_report.standing(one.records, name)}" + (f", runs {runs[:12]}" if runs else "")
         )

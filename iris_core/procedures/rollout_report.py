@@ -36,6 +36,7 @@ class ClusterFacts:
         bound_s: Seconds from the order to stop until the next controller was healthy.
         failed: What went wrong there, one line each.
         unlocked: Whether the lock was given back.
+        shipped: The tree's release was seen to be healthy there, and its record is committed.
     """
 
     before: dict[str, Any] | None = None
@@ -49,6 +50,7 @@ class ClusterFacts:
     bound_s: float | None = None
     failed: list[str] = field(default_factory=list)
     unlocked: bool = False
+    shipped: bool = False
 
 
 def clusters(records: Sequence[Record]) -> list[str]:
@@ -79,6 +81,8 @@ def facts(records: Sequence[Record], name: str) -> ClusterFacts:
             stop_ms = int(record["at_ms"])
         elif kind == "done" and part in ("checkpoint", "stop") and record["value"]:
             found.checkpoint = str(record["value"])
+        elif kind == "done" and part == "commit":
+            found.shipped = True
         elif kind == "done" and part == "unlock":
             found.unlocked = True
         elif kind == "gathered":
@@ -131,6 +135,15 @@ def standing(records: Sequence[Record], name: str) -> str:
     if found.gate:
         return "stopped at its gate"
     return "looked at" if found.before is not None else "not reached"
+
+
+def runs(records: Sequence[Record], name: str) -> str:
+    """The tree that a cluster runs, as far as the journal says; "" = not known."""
+    found = facts(records, name)
+    seen = next((str(sample["tree"]) for sample in reversed(found.watched) if sample["reachable"]), "")
+    frozen = (Progress.of(list(records)).evidence.get("tree-state") or {}) if found.shipped else {}
+    said = (found.record or {}).get("image") or frozen.get("id") or (found.before or {}).get("tree") or ""
+    return seen or str(said)
 
 
 # --- the text --------------------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ from iris_core.cli.root import cli as tree_of_commands
 from iris_core.cli.session import Session
 from iris_core.contracts import IrisError
 from iris_core.live.clock import SystemClock
-from iris_core.procedures import rollout_watch
+from iris_core.procedures import journal as journals
+from iris_core.procedures import rollout_report, rollout_watch
 from iris_core.procedures.approvals import Unanswered
 from iris_core.procedures.events import STOP, Gate, Grant
 from iris_core.procedures.journal import Journal
@@ -248,6 +249,22 @@ def test_a_journal_that_was_changed_by_hand_is_named_and_is_in_nobodys_way(
     assert [one.id for one in rollout_runs.known(tmp_path)] == ["rollout-2"]
     with pytest.raises(IrisError, match=r"rollout-1\.jsonl: .*not what a rollout writes"):
         rollout_runs.find(tmp_path, "rollout-1")
+
+
+def test_what_a_cluster_runs_is_what_was_last_seen_there_also_before_its_record_was_read_again() -> None:
+    lines: list[journals.Record] = []
+
+    def runs_then(type_: str, event: str, value: object) -> str:
+        lines.append({"type": type_, "at_ms": 1, "by": "ada", "event": event, "value": value})
+        return rollout_report.runs(lines, "a")
+
+    assert runs_then("gathered", "tree-state", {"id": "new"}) == ""
+    assert runs_then("gathered", "a/snapshot", {"tree": "old"}) == "old"
+    assert runs_then("done", "a/stop", "checkpoint") == "old"
+    assert runs_then("done", "a/commit", None) == "new"
+    assert runs_then("gathered", "a/record", {"image": "new"}) == "new"
+    lines.append({"type": "gathering", "at_ms": 1, "by": "ada", "event": "a/watch", "title": "watch"})
+    assert runs_then("progress", "a/watch", {"reachable": True, "tree": "other"}) == "other"
 
 
 # --- who answers -------------------------------------------------------------------------------------------------------
