@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 STORE_EVERY_S: Final = 5.0
 """How often the log store is asked how it is."""
 FIRST_WORD_S: Final = 0.2
+OLD_S: Final = 15.0
+"""What the log store said longer ago, because nobody watched meanwhile, is no word on how it is now."""
 JUDGED_S: Final = 5.0
 """So long it is believed what could never run: it takes a look at all workers to know."""
 
@@ -118,12 +120,15 @@ class ControllerCondition:
         ]
 
     async def _ask_store(self) -> None:
-        """Takes over what the store said; waits a moment for its first word."""
+        """Takes over what the store said; waits a moment for its first word, also after a while in which it was not asked."""
         now = time.monotonic()
+        is_old = now - self._store_at > OLD_S
         if self._asking is None and now - self._store_at >= STORE_EVERY_S:
             self._asking = asyncio.ensure_future(self._asked.store())
-            if self._store_at < 0:
+            if is_old:
                 await asyncio.wait({self._asking}, timeout=FIRST_WORD_S)
+        if is_old:
+            self._store = pipeline_pb2.StoreHealth()
         if self._asking is not None and self._asking.done():
             self._store, self._store_at, self._asking = self._asking.result(), now, None
 
