@@ -156,6 +156,11 @@ class _Source:
         found, self._left = self._left[:size], self._left[size:]
         return found
 
+    def require(self, manifest: Manifest) -> None:
+        """Raises BadCheckpoint: what was read is not what the manifest says."""
+        if self.digest.hexdigest() != manifest.sha256 or self.size != manifest.size_bytes:
+            raise BadCheckpoint(f"{COMPRESSED} is damaged: it is not what its manifest says")
+
     def _take(self, piece: bytes) -> None:
         self.size += len(piece)
         if self.size > self._limit:
@@ -163,6 +168,18 @@ class _Source:
         self.digest.update(piece)
         self._left += piece
         self._tell(self.size)
+
+
+def require_whole(candidate: Candidate) -> None:
+    """Reads all of a checkpoint that has a manifest, and unpacks nothing: whoever stops a controller for it wants to know before that.
+
+    Raises BadCheckpoint: it is damaged; IrisError: the store does not answer.
+    """
+    assert candidate.manifest is not None
+    source = _Source(candidate, lambda _: None)
+    while source.read():
+        pass
+    source.require(candidate.manifest)
 
 
 def unpack(candidate: Candidate, target: Path) -> None:
@@ -195,8 +212,7 @@ def _unpack(candidate: Candidate, target: Path, tell: Callable[[int], None], *, 
     source = _Source(candidate, tell)
     written = _write(source, target, limit, durable=durable)
     if manifest is not None:
-        if source.digest.hexdigest() != manifest.sha256 or source.size != manifest.size_bytes:
-            raise BadCheckpoint(f"{COMPRESSED} is damaged: it is not what its manifest says")
+        source.require(manifest)
         if written != manifest.database_bytes:
             raise BadCheckpoint(f"its database has {written} bytes, its manifest says {manifest.database_bytes}")
 

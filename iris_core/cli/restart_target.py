@@ -73,7 +73,7 @@ def target_of(
         secrets=found.require_secrets,
         newest=lambda: newest(store),
         saved=lambda path: saved(store, path),
-        lost=lambda path: lost(session, saved(store, path)),
+        lost=lambda path: lost(session, saved(store, path, whole=False)),
     )
 
 
@@ -95,8 +95,11 @@ def newest(store: ObjectStore) -> Saved | None:
     return None
 
 
-def saved(store: ObjectStore, path: str) -> Saved:
-    """The checkpoint of that path in a remote state dir, whole by its manifest. Raises IrisError: it is not there, or not whole."""
+def saved(store: ObjectStore, path: str, *, whole: bool = True) -> Saved:
+    """The checkpoint of that path in a remote state dir. With `whole` all of it is read, and is what its manifest says.
+
+    Raises IrisError: it is not there, or damaged.
+    """
     from iris_core.cli.beside import load
     from iris_core.procedures.target import Saved
 
@@ -105,12 +108,24 @@ def saved(store: ObjectStore, path: str) -> Saved:
     epoch = path.rpartition("/")[2]
     for found in restore.newest_first(store, skipped):
         if str(found.epoch_ms) == epoch:
+            if whole:
+                _require_whole(restore, found, path)
             return Saved(path, found.epoch_ms, found.manifest.schema)
     why = [line for line in skipped if line.startswith(f"checkpoint {epoch}:")]
     raise IrisError(
         f"the checkpoint {path} cannot be used: {why[0] if why else 'it is not there'}",
         hint="checkpoint list shows what there is",
     )
+
+
+def _require_whole(restore: Any, found: Any, path: str) -> None:
+    try:
+        restore.require_whole(found)
+    except IrisError as error:
+        raise IrisError(
+            f"the checkpoint {path} cannot be used: {error.message}",
+            hint="nothing was changed; checkpoint list shows what there is",
+        ) from error
 
 
 def lost(session: Session, at: Saved) -> Lost:

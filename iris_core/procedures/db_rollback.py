@@ -42,6 +42,8 @@ KILL_S: Final = 10.0
 """What a controller that is to be ended may take; one that hangs ends by force."""
 STOP_S: Final = 180.0
 RESTORE_S: Final = 1_800.0
+READ_S: Final = 300.0
+"""What reading all of a checkpoint may take."""
 SHOW_S: Final = 90.0
 
 
@@ -50,7 +52,9 @@ async def db_rollback(target: Target, state_dir: str, checkpoint: str, id_: str)
     work = _Work(target, state_dir, id_)
     yield Step(id="look", title=f"Look at {target.name}, without asking its controller")
     before = yield Evidence(id="preflight", title="what is deployed, and how its process stands", gather=work.preflight)
-    saved = yield Evidence(id="checkpoint", title="the checkpoint", gather=work.saved(checkpoint, before["release"]))
+    saved = yield Evidence(
+        id="checkpoint", title="the checkpoint", gather=work.saved(checkpoint, before["release"]), timeout_s=READ_S
+    )
     shown = yield Evidence(
         id="lost", title="what would be lost", gather=work.lost(saved["path"], before["release"]), timeout_s=SHOW_S + 30
     )

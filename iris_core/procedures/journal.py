@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,8 @@ SUFFIX: Final = ".jsonl"
 MAX_LINE: Final = 4 << 20
 TRIES: Final = 5
 TRY_S: Final = 0.02
+LEAST_FREE: Final = 1 << 20
+"""Bytes that must be free where a journal is begun: one that cannot be written ends its procedure, maybe with a controller stopped."""
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -143,8 +146,13 @@ class Journal:
 
     @classmethod
     def create(cls, path: Path) -> Self:
-        """A new one. Raises IrisError: it exists, or cannot be made."""
+        """A new one. Raises IrisError: it exists, cannot be made, or there is too little room to see a procedure through."""
         try:
+            if shutil.disk_usage(path.parent).free < LEAST_FREE:
+                raise IrisError(
+                    f"{path.parent} has less than {LEAST_FREE >> 20} MiB free, too little for a journal",
+                    hint="make room, or name another folder with --journal-dir; nothing was changed",
+                )
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o660)
         except FileExistsError:
             raise IrisError(f"{path.stem} exists", hint="resume it, or choose another id") from None

@@ -184,7 +184,8 @@ def begun(keeper: Keeper) -> bool:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         keeper.write("starting")
     except OSError as error:
-        sys.stderr.write(f"Error: the state directory {keeper.state_dir} cannot be used: {error.strerror}\n")
+        why = "another start has taken it" if isinstance(error, BlockingIOError) else error.strerror
+        sys.stderr.write(f"Error: the state directory {keeper.state_dir} cannot be used: {why}\n")
         return False
     return True
 

@@ -13,6 +13,7 @@ import pytest
 
 from iris_core.contracts import ControllerHost, ControllerUnhealthy, IrisError, StagedRelease
 from providers.local.controller_host import LocalControllerHost
+from providers.local.controller_keeper import RECORD, Keeper, begun
 from providers.local.processes import Known, kept_environment, read_record, start_time
 
 HOME = Path(__file__).resolve().parents[2]
@@ -205,3 +206,14 @@ def test_children_of_a_process_that_runs_from_a_release_run_from_it_too(monkeypa
     monkeypatch.setenv("PYTHONPATH", ".")
     assert "PYTHONPATH" not in kept_environment()
     assert kept_environment(Path("/r/lib"))["PYTHONPATH"] == "/r/lib"
+
+
+def test_of_two_starts_at_once_the_later_is_told_and_touches_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = Keeper(tmp_path, "r1", []), Keeper(tmp_path, "r2", [])
+    assert begun(first)
+    standing = read_record(tmp_path / RECORD)
+    assert not begun(second)
+    assert "another start has taken it" in capsys.readouterr().err
+    assert read_record(tmp_path / RECORD) == standing and standing["release"] == "r1"

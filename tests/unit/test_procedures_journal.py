@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from typing import TYPE_CHECKING
 
@@ -119,3 +120,13 @@ def test_names_that_are_no_utf8_come_back_as_they_were(tmp_path: Path) -> None:
         journal.append(line)
         journal.append({"type": "after"})
     assert read(path) == [line, {"type": "after"}]
+
+
+def test_none_is_begun_where_there_is_no_room_to_see_it_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=(1 << 20) - 1))
+    with pytest.raises(IrisError, match="less than 1 MiB free") as refused:
+        Journal.create(tmp_path / "p.jsonl")
+    assert "nothing was changed" in refused.value.hint and not list(tmp_path.iterdir())
