@@ -35,5 +35,5 @@ def test_a_checkpoint_that_is_damaged_anywhere_is_refused_while_the_controller_s
     store.put(name, whole)
     assert saved(store, path) == good
     store.delete(f"{folder_of(T0)}/{MANIFEST}")
-    with pytest.raises(IrisError, match="it is not there"):
+    with pytest.raises(IrisError, match="cannot be used"):
         saved(store, path)
