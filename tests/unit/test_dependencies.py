@@ -59,7 +59,7 @@ def imported(folder: str, *, at_start: bool = False) -> dict[str, set[str]]:
     for path in (ROOT / folder).rglob("*.py"):
         if path.name == "generate.py" and path.parent.name == "wire":
             continue  # a developer's tool
-        for module in modules_of(path, at_start):
+        for module in everything_of(path)[at_start]:
             top = module.partition(".")[0]
             if top not in sys.stdlib_module_names and top not in OURS:
                 found.setdefault(module, set()).add(str(path.relative_to(ROOT)))
@@ -67,13 +67,10 @@ def imported(folder: str, *, at_start: bool = False) -> dict[str, set[str]]:
 
 
 @cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
-@cache
-def modules_of(path: Path, at_start: bool) -> tuple[str, ...]:
-    return tuple(imports_of(parsed(path), at_start))
+def everything_of(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """All of a file's imports, and those outside functions. Trees are not kept: all of them together would be most of this process."""
+    tree = ast.parse(path.read_text())
+    return tuple(imports_of(tree, False)), tuple(imports_of(tree, True))
 
 
 def imports_of(node: ast.AST, at_start: bool) -> Iterator[str]:
