@@ -259,7 +259,10 @@ class IrisApp(
             self.go(action.scope if action.scope in registry.SCREENS else registry.FIRST)
             screen = self.console_screen
             assert screen is not None
-            screen.when_mounted(partial(self._perform, screen, action, argument))
+            do = partial(self._perform, screen, action, argument)
+            # A change is refused where what is shown is not live, and a screen that was opened just now still connects.
+            when = screen.when_settled if action.mutates else screen.when_mounted
+            when(do)
             return
         if found is None:
             named = (

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual.screen import Screen
 
+from iris_core.live.watch import Link
 from iris_tui.actions.live import LIVE
 from iris_tui.scope import ActionHost
 from iris_tui.widgets.header import Header
@@ -50,6 +51,7 @@ class ConsoleScreen(ActionHost, Screen[None]):
         self.keybar = KeyBar()
         self._flusher: Timer | None = None
         self._later: list[Callable[[], None]] = []
+        self._settling: list[Callable[[], None]] = []
         self._built = False
         """Whether there is something to flush to: it can be the topmost screen before its widgets are there."""
         self._not_before = 0.0
@@ -118,6 +120,10 @@ class ConsoleScreen(ActionHost, Screen[None]):
         else:
             self._later.append(do)
 
+    def when_settled(self, do: Callable[[], None]) -> None:
+        """Do it once this screen is live with its rows, or cannot be. It is forgotten when the screen is left before that."""
+        self._settling.append(do)
+
     def on_mount(self) -> None:
         self._flusher = self.set_interval(FLUSH_S, self.flush_now)
         self.call_next(self._begin)
@@ -130,6 +136,7 @@ class ConsoleScreen(ActionHost, Screen[None]):
         self.flush_now()
 
     def on_screen_suspend(self) -> None:
+        self._settling.clear()
         if self._flusher is not None:
             self._flusher.pause()
 
@@ -170,6 +177,10 @@ class ConsoleScreen(ActionHost, Screen[None]):
                 self.keybar.update_from(scopes, self.console.keymap, self.idle_actions())
         took = time.monotonic() - began
         self._not_before = time.monotonic() + 4 * took if took > SLOW_FLUSH_S else 0.0
+        if self._settling and (self.shows_content() if self.link.fresh else self.link.link is not Link.CONNECTING):
+            settling, self._settling = self._settling, []
+            for do in settling:
+                do()
 
     def hosts(self) -> Iterator[ActionHost]:
         """Who answers actions now, from what has the focus outwards."""

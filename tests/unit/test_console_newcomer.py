@@ -129,6 +129,38 @@ async def test_what_is_named_can_be_looked_at_and_changed_from_a_screen_that_doe
         assert rig.app.screen is screen
 
 
+@pytest.mark.asyncio
+async def test_a_change_that_opens_its_own_screen_waits_until_that_one_is_connected() -> None:
+    client = sample(FakeClock())
+    async with console(client) as rig:
+        # The next subscription is answered late.
+        client.freeze("Watch")
+        rig.app.run_command("checkpoint-now")
+        await rig.until(lambda: "Loading the controller of" in rig.screen_text())
+        assert isinstance(rig.app.screen, ControllerScreen), "it neither asks nor refuses yet"
+        assert "not live" not in rig.screen_text()
+        client.thaw()
+        await rig.until(lambda: "Take a checkpoint now" in rig.screen_text())
+        assert isinstance(rig.app.screen, GateScreen)
+
+
+@pytest.mark.asyncio
+async def test_a_change_is_forgotten_with_the_screen_that_never_connected() -> None:
+    client = sample(FakeClock())
+    async with console(client) as rig:
+        client.freeze("Watch")
+        rig.app.run_command("checkpoint-now")
+        await rig.until(lambda: "Loading the controller of" in rig.screen_text())
+        rig.app.go("jobs")
+        await rig.until(lambda: rig.app.screen is rig.jobs)
+        await rig.pilot.pause()
+        client.thaw()
+        rig.app.go("controller")
+        await rig.until(lambda: "says nothing of itself" in rig.screen_text())
+        await rig.pilot.pause()
+        assert isinstance(rig.app.screen, ControllerScreen), "no gate stands over it"
+
+
 # --- keys typed ahead ------------------------------------------------------------------------------------------------
 
 
