@@ -279,7 +279,7 @@ def _text(
         rows.append(("Deployed", "" if problem else "nothing yet"))
     rows += [
         ("Lock", lock),
-        ("Here", ", ".join(short(release) for release in releases)),
+        ("On disk", ", ".join(short(release) for release in releases)),
         ("State dir", str(found.root)),
         ("Problem", problem),
     ]
