@@ -21,6 +21,7 @@ Lines = list[tuple[str, Tone]]
 _NOTES: Final[dict[str, tuple[str, ...]]] = {
     "log": (
         "The lines of one task keep the order in which they were read from it, those of several are merged by time.",
+        "& takes options before the pattern: -v PATTERN leaves lines out, -C N lines around hits, -l LEVEL, -F TEXT as it is.",
         "stdout and stderr are two pipes: which of two lines of the same moment came first is not known.",
     ),
 }

@@ -27,7 +27,7 @@ class Find:
         self._view = view
         base = view.query
         if view.context is not None:
-            base = replace(base, min_level=0, since_ms=0, until_ms=0)
+            base = replace(base.ignoring_content, min_level=0, since_ms=0, until_ms=0)
         self._query = replace(base, regex=regex, substring=substring, tail=False, max_lines=PAGE_LINES)
         if min_level > 0:
             self._query = replace(self._query, min_level=max(min_level, base.min_level), states_level=True)

@@ -11,6 +11,7 @@ Means what `Query.content_test` says of one line. Must never let a pattern near 
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -43,9 +44,12 @@ def matches(query: Query, batch: Any) -> Any:
         masks.append(_matches(batch, _Search(text, "", text.__contains__)))
     if (regex := query.regex) is not None:
         masks.append(_matches(batch, _Search(longest_literal(regex.pattern), regex.pattern, regex.search)))
+    if (without := query.without) is not None:
+        found = _matches(batch, _Search(longest_literal(without.pattern), without.pattern, without.search))
+        masks.append(pc.invert(found))
     if not masks:
         return pa.repeat(True, batch.num_rows)
-    return masks[0] if len(masks) == 1 else pc.and_(*masks)
+    return reduce(pc.and_, masks)
 
 
 def _matches(batch: Any, search: _Search) -> Any:

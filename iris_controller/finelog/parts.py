@@ -74,7 +74,7 @@ class PartsSeen:
     """Whether the reader of `query` has to be told."""
 
     def __init__(self, query: Query) -> None:
-        self.is_wanted = query.regex is not None and needs_more(query.regex.pattern)
+        self.is_wanted = any(one is not None and needs_more(one.pattern) for one in (query.regex, query.without))
         """Whether it matters if there are parts: while it does, call `saw_part` for one that is searched."""
         self.notes: list[str] = []
 

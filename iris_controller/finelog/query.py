@@ -99,11 +99,18 @@ class Query:
     attempt_uid: str = ""
     substring: str = ""
     regex: Compiled | None = None
+    without: Compiled | None = None
+    """What it is found in is left out."""
 
     @property
     def filters_content(self) -> bool:
         """Whether a line's text decides."""
-        return bool(self.substring) or self.regex is not None
+        return bool(self.substring) or self.regex is not None or self.without is not None
+
+    @property
+    def ignoring_content(self) -> Query:
+        """The same whatever stands in the lines."""
+        return replace(self, substring="", regex=None, without=None)
 
     def wants_times(self, earliest_ms: int, latest_ms: int) -> bool:
         """Whether a line between those two times, both included, can match."""
@@ -145,6 +152,10 @@ class Query:
             tests.append(lambda line: substring in line.data or (bool(line.part) and substring in line.seam))
         if (regex := self.regex) is not None:
             tests.append(lambda line: regex.search(line.data) or (bool(line.part) and regex.search(line.seam)))
+        if (without := self.without) is not None:
+            tests.append(
+                lambda line: not (without.search(line.data) or (bool(line.part) and without.search(line.seam)))
+            )
         return _all(tests)
 
     def payload_test(self) -> Callable[[bytes], bool] | None:
@@ -195,6 +206,7 @@ def parse(request: logs_pb2.FetchLogsRequest) -> Query:
         attempt_uid=request.attempt_uid,
         substring=_substring(request.substring),
         regex=compile_content_regex(request.regex) if request.regex else None,
+        without=compile_content_regex(request.without, field="without") if request.without else None,
     )
 
 

@@ -84,9 +84,7 @@ class Surroundings:
     """`context` lines on either side; `base` gives the bounds of the view, `read` one answer in slices."""
 
     def __init__(self, base: Query, context: int, read: Read) -> None:
-        self._base = replace(
-            base, cursor=0, before=0, substring="", regex=None, min_level=0, since_ms=0, until_ms=0, tail=False
-        )
+        self._base = replace(base.ignoring_content, cursor=0, before=0, min_level=0, since_ms=0, until_ms=0, tail=False)
         self._context = context
         self._read = read
         self._keys: dict[str, _Key] = {}

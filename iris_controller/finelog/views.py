@@ -323,7 +323,7 @@ class View:
         """The lines with those seqs, as far as they are there; and whether some were not read because of their size."""
         query = self.query
         if self.context is not None:
-            query = replace(query, substring="", regex=None, min_level=0, since_ms=0, until_ms=0)
+            query = replace(query.ignoring_content, min_level=0, since_ms=0, until_ms=0)
         wanted = sorted(seqs)
         found: dict[int, logs_pb2.StoredLine] = {}
         at = 0

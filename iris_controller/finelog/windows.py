@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from iris_controller.finelog import matching
 from iris_controller.finelog.index import GAP_BIT, PARTIAL_BIT, is_inside
 from iris_controller.finelog.line import Line
-from iris_controller.finelog.parts import needs_more
+from iris_controller.finelog.parts import PartsSeen
 from iris_controller.finelog.segments import SegmentDamaged
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class SegmentScan:
         self._density = density
         self._max_bytes = max_bytes
         self._groups = groups
-        self._tells_parts = query.regex is not None and needs_more(query.regex.pattern)
+        self._tells_parts = PartsSeen(query).is_wanted
         self._on_damage = on_damage
         runs = file.footer.runs
         assert runs is not None

@@ -78,7 +78,7 @@ class LogReader:
         self._base = base
         self._several = several
         self._ask = ask
-        self._whole = WholeLines(self._call) if base.substring or base.regex else None
+        self._whole = WholeLines(self._call) if base.substring or base.regex or base.without else None
 
     def fetch(
         self,

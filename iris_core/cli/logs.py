@@ -45,6 +45,7 @@ class LogOptions:
     level: str
     substring: str
     regex: str
+    without: str
     context: int | None
     how: str
     save: str
@@ -54,7 +55,7 @@ class LogOptions:
     @property
     def is_filtered(self) -> bool:
         """Whether lines that were written may be left out on purpose."""
-        return bool(self.since_ms or self.until_ms or self.level or self.substring or self.regex)
+        return bool(self.since_ms or self.until_ms or self.level or self.substring or self.regex or self.without)
 
 
 def log_options(function: F) -> F:
@@ -87,6 +88,9 @@ def log_options(function: F) -> F:
             click.option("--substring", default="", metavar="TEXT", help="Only lines that contain TEXT."),
             click.option(
                 "--regex", default="", metavar="RE2", help="Only lines in which the expression is found (RE2 syntax)."
+            ),
+            click.option(
+                "--without", default="", metavar="RE2", help="Leave out the lines in which the expression is found."
             ),
             click.option(
                 "-C",
@@ -123,6 +127,8 @@ def parse_options(**values: Any) -> LogOptions:
         raise UsageFailed("no time lies between --since and --until", hint="--since is the earlier one")
     if values["regex"]:
         compile_content_regex(values["regex"], field="--regex")
+    if values["without"]:
+        compile_content_regex(values["without"], field="--without")
     if values["save"] and values["follow"]:
         raise UsageFailed("--save and --follow exclude each other", hint="save when it has ended, or redirect -o jsonl")
     if values["force"] and not values["save"]:
@@ -283,6 +289,7 @@ def filtered(request: FetchLogsRequest, options: LogOptions) -> FetchLogsRequest
     request.until_ms = options.until_ms
     request.substring = options.substring
     request.regex = options.regex
+    request.without = options.without
     if options.level:
         request.min_level = cast("Any", LogLevel[options.level.upper()].value)
     return request

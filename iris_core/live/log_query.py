@@ -1,7 +1,7 @@
 """Which lines of which logs a log view shows: the sources, and the filter as it is typed after `&`.
 
-The filter is one line: options first, then the pattern. `-C N` lines around each hit, `-l LEVEL` that level and worse, `-F` the rest is
-literal text; `--` ends the options. What is typed is checked here, with the place of the fault, before a server sees it. Pure.
+The filter is one line: options first, then the pattern. `-C N` lines around each hit, `-l LEVEL` that level and worse, `-v PATTERN` no line in
+which that is found, `-F` the rest is literal text; `--` ends the options. What is typed is checked here, with the place of the fault, before a server sees it. Pure.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ MAX_SOURCES: Final = 64
 EXACT, PREFIX = 1, 2
 """`MatchScope`'s numbers."""
 _WORD = re.compile(r"\s*(\S+)")
+_VALUE = re.compile(r"""\s*("((?:[^"\\]|\\.)*)"|\S+)""")
+"""What stands behind an option; in quotes where it has blanks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +55,12 @@ class LogSource:
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """What of the sources is shown. `since_ms` 0 = from the first line on; `context` None = the hits alone."""
+    """What of the sources is shown. `since_ms` 0 = from the first line on; `context` None = the hits alone; lines in which one of `without` is
+    found are left out."""
 
     regex: str = ""
     substring: str = ""
+    without: tuple[str, ...] = ()
     min_level: int = 0
     context: int | None = None
     since_ms: int = 0
@@ -64,7 +68,7 @@ class LogQuery:
     @property
     def filters(self) -> bool:
         """Whether lines in between are left out."""
-        return bool(self.regex or self.substring or self.min_level)
+        return bool(self.regex or self.substring or self.without or self.min_level)
 
     @property
     def unfiltered(self) -> LogQuery:
@@ -76,6 +80,8 @@ class LogQuery:
         words = [f"-C {self.context}"] if self.context is not None else []
         if self.min_level:
             words.append(f"-l {LogLevel(self.min_level).label}")
+        for pattern in self.without:
+            words += ["-v", f'"{pattern}"' if re.search(r"\s", pattern) or pattern.startswith('"') else pattern]
         if self.substring:
             words += ["-F", self.substring]
         elif self.regex:
@@ -92,6 +98,7 @@ class LogQuery:
             match_scope=first.scope,  # type: ignore[arg-type]
             regex=self.regex,
             substring=self.substring,
+            without="|".join(self.without if len(self.without) < 2 else (f"(?:{one})" for one in self.without)),
             min_level=self.min_level,  # type: ignore[arg-type]
             since_ms=self.since_ms,
             # Of several jobs the oldest run decides: nothing of the others may be missing.
@@ -124,31 +131,46 @@ def parse_log_query(text: str, base: LogQuery) -> LogQuery:
             if not rest:
                 raise ModelError("-F needs a text after it", position=word.start(1))
             return replace(query, substring=rest)
-        value = _WORD.match(text, word.end())
-        if option not in ("-C", "-l"):
+        value = (_VALUE if option == "-v" else _WORD).match(text, word.end())
+        if option not in ("-C", "-l", "-v"):
             raise ModelError(
                 f"there is no option {option}",
                 position=word.start(1),
-                hint="-C N, -l LEVEL, -F TEXT; -- before a pattern",
+                hint="-C N, -l LEVEL, -v PATTERN, -F TEXT; -- before a pattern",
             )
         if value is None:
             raise ModelError(f"{option} needs a value after it", position=word.start(1))
-        query = _with(query, option, value[1], value.start(1))
+        if option == "-v":
+            query = _leaving_out(
+                query, *((value[2], value.start(2)) if value[2] is not None else (value[1], value.start(1)))
+            )
+        else:
+            query = _with(query, option, value[1], value.start(1))
         at = value.end()
     pattern = text[at:].removeprefix(" ") if at else text
     if not pattern.strip():
-        if query.context is not None and not query.min_level:
+        if query.context is not None and not query.min_level and not query.without:
             raise ModelError("-C needs a pattern or a level to stand around", position=0)
         return query
+    _check(pattern, len(text) - len(pattern))
+    return replace(query, regex=pattern)
+
+
+def _check(pattern: str, at: int) -> None:
+    """A pattern that begins `at` so many characters of what was typed. Raises ModelError with the position there."""
     try:
         compile_content_regex(pattern)
     except ModelError as error:
         if error.position is None or not at:
             raise
-        moved = error.position + len(text) - len(pattern)
+        moved = error.position + at
         message = error.message.replace(f"position {error.position}", f"position {moved}")
         raise ModelError(message, field=error.field, position=moved, hint=error.hint) from None
-    return replace(query, regex=pattern)
+
+
+def _leaving_out(query: LogQuery, pattern: str, at: int) -> LogQuery:
+    _check(pattern, at)
+    return replace(query, without=(*query.without, pattern))
 
 
 def _with(query: LogQuery, option: str, value: str, at: int) -> LogQuery:

@@ -513,6 +513,7 @@ def _matches(request: logs.FetchLogsRequest, line: logs.StoredLine) -> bool:
         and (not request.min_level or not line.level or line.level >= request.min_level)
         and request.substring in line.data
         and (not request.regex or compile_content_regex(request.regex).search(line.data))
+        and not (request.without and compile_content_regex(request.without).search(line.data))
     )
 
 

@@ -128,6 +128,19 @@ def test_an_empty_pattern_filters_nothing_and_one_that_matches_everything_gives_
         assert len(world.cli("job", "logs", "/u/j", *words).out.splitlines()) == 3
 
 
+def test_lines_are_left_out_and_a_bad_pattern_is_refused_before_anything_is_searched(world: World) -> None:
+    fill(world, "one ping", "two", "three ping", "four")
+
+    def shown(*words: str) -> list[str]:
+        return [line.rpartition("| ")[2] for line in world.cli("job", "logs", "/u/j", *words).out.splitlines()]
+
+    assert shown("--without", "ping") == ["two", "four"]
+    assert shown("--without", "ping", "--regex", "o.*r") == ["four"]
+    asked = len(world.client.called("FetchLogs"))
+    done = world.cli("job", "logs", "/u/j", "--without", "a(")
+    assert done.code == 2 and "position 1" in done.err and len(world.client.called("FetchLogs")) == asked
+
+
 def test_times_go_to_the_server_as_its_exclusive_bounds(world: World) -> None:
     world.cli("job", "logs", "/u/j", "--since", "2026-01-01", "--until", "2026-01-02T00:00:00Z")
     request = world.client.called("FetchLogs")[-1]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from iris_core.contracts import IrisError, RpcFailed
 from iris_core.live import log_lines
 from iris_core.live.log_lines import PAGE, SHOWN_CHARACTERS, Pages
-from iris_core.live.log_query import parse_log_query
+from iris_core.live.log_query import PREFIX, parse_log_query
 from iris_core.live.log_view import TAIL, LogQuery, LogSource, LogView
 from iris_core.live.watch import Link
 from iris_core.model.errors import ModelError
@@ -415,6 +415,8 @@ async def test_a_log_without_a_line_says_the_likely_cause_until_there_is_one() -
         ("-C 3 a -b", LogQuery(regex="a -b", context=3, since_ms=7)),
         ("-l warning -C 0 x", LogQuery(regex="x", context=0, min_level=3, since_ms=7)),
         ("-l error", LogQuery(min_level=4, since_ms=7)),
+        ('-v ping -v "a b" x', LogQuery(regex="x", without=("ping", "a b"), since_ms=7)),
+        ("-C 1 -v ping", LogQuery(context=1, without=("ping",), since_ms=7)),
         ("-F  (a", LogQuery(substring=" (a", since_ms=7)),
         ("-- -x", LogQuery(regex="-x", since_ms=7)),
         ("-", LogQuery(regex="-", since_ms=7)),
@@ -423,6 +425,13 @@ async def test_a_log_without_a_line_says_the_likely_cause_until_there_is_one() -
 def test_a_filter_is_typed_in_one_line(text: str, query: LogQuery) -> None:
     assert parse_log_query(text, LogQuery(regex="old", context=1, since_ms=7)) == query
     assert parse_log_query(query.words(), query) == query
+
+
+def test_what_is_left_out_goes_to_the_server_as_one_pattern() -> None:
+    sources = [LogSource("/a/j", PREFIX, "/a/j")]
+    query = parse_log_query("-v ping -v 'step' loss", LogQuery())
+    assert query.filters and query.request(sources).query.without == "(?:ping)|(?:'step')"
+    assert parse_log_query("-v ping", LogQuery()).request(sources).query.without == "ping"
 
 
 @pytest.mark.parametrize(
@@ -436,6 +445,8 @@ def test_a_filter_is_typed_in_one_line(text: str, query: LogQuery) -> None:
         ("-l loud", 3, "no log level"),
         ("-z", 0, "there is no option -z"),
         ("-F", 0, "needs a text"),
+        ("-v", 0, "needs a value"),
+        ('-v "a (" x', 6, "missing"),
     ],
 )
 def test_a_wrong_filter_says_where(text: str, position: int, message: str) -> None:

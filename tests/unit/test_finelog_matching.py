@@ -93,6 +93,23 @@ def test_a_pattern_finds_the_same_as_line_by_line(lines: list[logs_pb2.LogEntry]
             assert found(query, lines) == expected(query, lines)
 
 
+@given(LINES.filter(bool), PATTERNS, st.sampled_from(["", "a", "(?i)B"]))
+def test_what_is_left_out_is_the_same_as_line_by_line(
+    lines: list[logs_pb2.LogEntry], without: str, pattern: str
+) -> None:
+    try:
+        left_out = compile_content_regex(without)
+    except ModelError:
+        assume(False)
+    regex = compile_content_regex(pattern) if pattern else None
+    query = Query(SCOPE, regex=regex, without=left_out)
+    for shortest in (1, 3):
+        with patch("iris_controller.finelog.matching.SHORTEST", shortest):
+            hits = found(query, lines)
+            assert hits == expected(query, lines)
+    assert not set(hits) & set(expected(Query(SCOPE, regex=left_out), lines))
+
+
 @given(LINES.filter(bool), st.text("aBk\u212aé日\0\n .\\1-", max_size=4), st.sampled_from(["", "a", "(?i)B"]))
 def test_a_text_finds_the_same_as_line_by_line(lines: list[logs_pb2.LogEntry], substring: str, pattern: str) -> None:
     query = Query(SCOPE, substring=substring, regex=compile_content_regex(pattern) if pattern else None)

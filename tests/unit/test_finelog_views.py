@@ -19,6 +19,7 @@ from iris_controller.finelog.numbers import BREAKS, CONTEXT, Numbers
 from iris_controller.finelog.store import Store
 from iris_controller.finelog.upkeep import Upkeep
 from iris_controller.finelog.views import View
+from iris_core.model.errors import ModelError
 from iris_core.model.regex import compile_content_regex
 from iris_core.wire.gen.iris.v1 import logs_pb2
 from tests.unit.finelog_world import EXACT, NOW_MS, PREFIX, batch, numbered, put
@@ -378,6 +379,26 @@ def parts(*pieces: bytes, first: int = 0, source: str = "stdout", last: bool = T
         )  # fmt: skip
         tail = (tail + text)[-4096:]
     return made
+
+
+@pytest.mark.parametrize("settled", [False, True], ids=["being written", "in segments"])
+def test_lines_can_be_left_out_with_and_without_a_pattern_and_with_context(store: Store, settled: bool) -> None:
+    put(store, numbered(40))
+    if settled:
+        store.roll()
+        put(store, numbered(1, key="/u/j/2:0", producer="p2"))
+        settle(store)
+        while Upkeep(store).convert():
+            pass
+        assert store.catalog.segments(LOG)
+    wanted = [f"line {number}" for number in range(40)]
+    assert texts(view_of(store, "/u/j/0:0", without="1")) == [text for text in wanted if "1" not in text]
+    assert texts(view_of(store, "/u/j/0:0", without="1|[2-9]$", regex="3")) == ["line 3", "line 30"][1:]
+    around = view_of(store, "/u/j/0:0", without="line [1-9]", context=1)
+    assert texts(around) == ["line 0", "line 1"], "what is left out may stand around a hit"
+    with pytest.raises(ModelError) as wrong:
+        view_of(store, "/u/j/0:0", without="a(")
+    assert (wrong.value.field, wrong.value.position) == ("without", 1)
 
 
 def test_context_stands_around_the_whole_of_a_long_line(store: Store) -> None:

@@ -71,7 +71,7 @@ class PushLogsResponse(_message.Message):
     def __init__(self, marks: _Optional[_Iterable[_Union[ProducerMark, _Mapping]]] = ...) -> None: ...
 
 class FetchLogsRequest(_message.Message):
-    __slots__ = ("source", "match_scope", "since_ms", "until_ms", "cursor", "substring", "regex", "max_lines", "tail", "min_level", "min_incarnation", "no_children", "wait_ms", "producers", "attempt_uid", "before")
+    __slots__ = ("source", "match_scope", "since_ms", "until_ms", "cursor", "substring", "regex", "max_lines", "tail", "min_level", "min_incarnation", "no_children", "wait_ms", "producers", "attempt_uid", "before", "without")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     MATCH_SCOPE_FIELD_NUMBER: _ClassVar[int]
     SINCE_MS_FIELD_NUMBER: _ClassVar[int]
@@ -88,6 +88,7 @@ class FetchLogsRequest(_message.Message):
     PRODUCERS_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_UID_FIELD_NUMBER: _ClassVar[int]
     BEFORE_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_FIELD_NUMBER: _ClassVar[int]
     source: str
     match_scope: _common_pb2.MatchScope
     since_ms: int
@@ -104,7 +105,8 @@ class FetchLogsRequest(_message.Message):
     producers: _containers.RepeatedScalarFieldContainer[str]
     attempt_uid: str
     before: int
-    def __init__(self, source: _Optional[str] = ..., match_scope: _Optional[_Union[_common_pb2.MatchScope, str]] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., cursor: _Optional[int] = ..., substring: _Optional[str] = ..., regex: _Optional[str] = ..., max_lines: _Optional[int] = ..., tail: _Optional[bool] = ..., min_level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., min_incarnation: _Optional[int] = ..., no_children: _Optional[bool] = ..., wait_ms: _Optional[int] = ..., producers: _Optional[_Iterable[str]] = ..., attempt_uid: _Optional[str] = ..., before: _Optional[int] = ...) -> None: ...
+    without: str
+    def __init__(self, source: _Optional[str] = ..., match_scope: _Optional[_Union[_common_pb2.MatchScope, str]] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., cursor: _Optional[int] = ..., substring: _Optional[str] = ..., regex: _Optional[str] = ..., max_lines: _Optional[int] = ..., tail: _Optional[bool] = ..., min_level: _Optional[_Union[_common_pb2.LogLevel, str]] = ..., min_incarnation: _Optional[int] = ..., no_children: _Optional[bool] = ..., wait_ms: _Optional[int] = ..., producers: _Optional[_Iterable[str]] = ..., attempt_uid: _Optional[str] = ..., before: _Optional[int] = ..., without: _Optional[str] = ...) -> None: ...
 
 class StoredLine(_message.Message):
     __slots__ = ("seq", "key", "epoch_ms", "source", "data", "raw", "level", "attempt_uid", "attempt_id", "number", "partial", "gap", "part", "unended", "back")
