@@ -471,7 +471,7 @@ def test_wrong_checkpoints_are_one_error_at_the_start(tmp_path: Path) -> None:
     for words, says in (
         (["--checkpoint-path", "/nowhere/1700000000000"], "not found"),
         (["--checkpoint-path", str(tmp_path / "torn")], "not found"),
-        (["--checkpoint-path", "s3://bucket/1700000000000"], "file:// and gs:// only"),
+        (["--checkpoint-path", "s3://bucket/1700000000000"], "file://, gs:// and ssh:// only"),
         (["--checkpoint-path", "x", "--fresh"], "exclude each other"),
         (["--checkpoint-interval", "0.1"], "outside"),
     ):

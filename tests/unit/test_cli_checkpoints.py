@@ -113,4 +113,4 @@ def test_an_empty_place_and_one_that_is_none_are_one_line(tmp_path: Path) -> Non
     assert (code, out) == (0, "") and "there are no checkpoints in" in err
     assert iris("checkpoint", "list", str(tmp_path), "-o", "json")[1].strip() == "[]"
     code, _, err = iris("checkpoint", "list", "s3://bucket/x")
-    assert code == 2 and "file:// and gs://" in err and err.count("\n") == 1
+    assert code == 2 and "file://, gs:// and ssh://" in err and err.count("\n") == 1

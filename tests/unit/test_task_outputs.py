@@ -141,7 +141,7 @@ def test_a_folder_that_is_something_else_is_not_followed(world: World, tmp_path:
     ("destination", "said"),
     [
         ("", "set task_outputs.destination"),
-        ("s3://bucket/x", "file:// and gs:// only"),
+        ("s3://bucket/x", "file://, gs:// and ssh:// only"),
         ("file://host/x", "not a folder"),
     ],
 )
