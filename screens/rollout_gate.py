@@ -102,7 +102,7 @@ class GatePanel(VerticalScroll):
         self.query_one("#rollout-effects", Static).update("\n".join(said))
         self.query_one("#rollout-command", Static).update(f"same as: {one_line(command)}")
         self.query_one("#rollout-typed").display = gate.tier >= 3
-        self.query_one("#rollout-wanted", Static).update(f"Type {one_line(gate.name)} to approve: ")
+        self.query_one("#rollout-wanted", Static).update(f"Enter, then type {one_line(gate.name)} to approve: ")
         self.query_one("#rollout-name", NameInput).value = ""
         self.query_one("#rollout-yes", Button).label = WORDS[gate.approving[0]]
         self.query_one("#rollout-skip", Button).label = WORDS["skip"]
