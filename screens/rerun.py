@@ -85,7 +85,7 @@ class RerunForm(ModalScreen[Rerun | None]):
     RerunForm #rerun { width: 78; max-width: 96%; height: auto; max-height: 95%; overflow-y: auto; background: $surface; border: tall $primary; padding: 0 1; }
     RerunForm #rerun-title { text-style: bold; }
     RerunForm .label { color: $text-muted; }
-    RerunForm #rerun-fields { height: auto; max-height: 20; }
+    RerunForm #rerun-fields { height: auto; max-height: 15; }
     RerunForm .field { height: 1; margin: 0; }
     RerunForm .field Static { width: 30; color: $text-muted; }
     RerunForm Input { border: none; padding: 0; height: 1; width: 1fr; background: $background; }
