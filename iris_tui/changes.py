@@ -82,6 +82,10 @@ async def change(
             if decision is None:
                 console.say(f"{verb}: nothing was done")
                 return None
+            if session.read_only:
+                # Its time was over while the gate was open, or another login may only read.
+                console.say(f"{verb}: nothing was done, this console is read-only", severity="warning")
+                return None
         finally:
             if store is not None:
                 store.thaw(FREEZE)

@@ -93,7 +93,12 @@ class Navigation(ActionHost, TypeAhead, inherit_bindings=False):
             self.run_worker(session.run(), name=f"session {session.name}", group="sessions", exit_on_error=False)
         last = self.history.last_of(session.name)
         place = Place(session.name, last.screen, last.subject, last.state) if last else self.first_place(session)
-        screen = self._screen_of(place)
+        try:
+            screen = self._screen_of(place)
+        except ModelError:
+            # Where it was left is nowhere: a file of another release, or of nobody, says so.
+            place = Place(session.name, registry.FIRST)
+            screen = self._screen_of(place)
         self._leave()
         self._show(self.history.visit(place), screen)
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 ClientFactory = Callable[[], Awaitable["AsyncClient"]]
 """Makes a connection inside the running loop. Raises IrisError; it is asked again later."""
 
+TOKEN_LOCK: Final = "the token of this console is read-only"
 CLOSE_S: Final = 0.5
 """How long a connection gets to close."""
 
@@ -44,6 +45,8 @@ class LateClient:
         self._factory = factory
         self._where = where
         self._made: asyncio.Task[AsyncClient] | None = None
+        self.unknown = asyncio.Event()
+        """Whoever we were is not known there any more: who we are is to be asked anew."""
         self.read_only = False
         """Whether every call asks the server to refuse changes."""
         self.offline: Callable[[], str] | None = None
@@ -99,6 +102,7 @@ class LateClient:
     async def _leave_if_expired(self, client: AsyncClient, error: Denied) -> None:
         """Whoever we are is not known there (any more): the next call connects anew, with the token as it is then."""
         if error.status == "UNAUTHENTICATED":
+            self.unknown.set()
             await self._leave(client)
 
     async def _leave(self, client: AsyncClient) -> None:
@@ -193,8 +197,10 @@ class Session:
         await asyncio.gather(self.watch.run(), self._who())
 
     async def _who(self) -> None:
+        """Learn who we are, and again whenever the login was refused meanwhile: the next token may be another principal's."""
         backoff = Backoff()
-        while not self.role:
+        while not self.offline:
+            self.client.unknown.clear()
             from iris_core.wire.gen.iris.v1 import controller_pb2
 
             try:
@@ -204,8 +210,12 @@ class Session:
                     controller_pb2.GetCurrentUserResponse,
                     read_only=False,  # else it would only say what it was asked
                 )
-                self.user, self.role = answer.user_id, answer.role
-                self.locked = self.locked or ("the token of this console is read-only" if answer.read_only else "")
             except IrisError:
                 # The header says what is wrong with the connection; this is asked again in its own time.
                 await self.clock.sleep(backoff.next_s())
+                continue
+            backoff.reset()
+            self.user, self.role = answer.user_id, answer.role
+            if self.locked in ("", TOKEN_LOCK):
+                self.locked = TOKEN_LOCK if answer.read_only else ""
+            await self.client.unknown.wait()

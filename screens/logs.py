@@ -7,7 +7,7 @@ themselves. The pane does the rest, and is the same below the Jobs table.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.live.log_query import MAX_SOURCES, PREFIX, LogQuery, LogSource, parse_log_query
 from iris_core.live.log_view import LogView
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from iris_tui.session import Session
 
 _SYSTEM = "/system/"
+LAST_MS: Final = 1 << 53
+"""No time that a log has is later."""
 
 
 def sources_of(session: Session, subject: str) -> tuple[LogSource, ...]:
@@ -105,11 +107,10 @@ class LogsScreen(ConsoleScreen):
         if times in TIMES:
             lines.times = times
         lines.wrap = state.get("wrap") is True
-        since = state.get("since_ms")
+        saved = state.get("since_ms")
+        since = saved if type(saved) is int and 0 <= saved < LAST_MS else 0
         try:
-            query = parse_log_query(
-                str(state.get("filter", "")), LogQuery(since_ms=since if isinstance(since, int) else 0)
-            )
+            query = parse_log_query(str(state.get("filter", "")), LogQuery(since_ms=since))
         except ModelError:
             return
         if query != self.pane.view.query:

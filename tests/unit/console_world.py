@@ -87,6 +87,18 @@ class Rig:
                 self.screen.flush_now()
             await asyncio.sleep(0.002)
 
+    async def passing(self, condition: Callable[[], object]) -> None:
+        """The same, where time has to pass for it: a second of the scripted clock for each look."""
+
+        def look() -> object:
+            found = condition()
+            if not found:
+                self.clock.advance(1)
+                self.client.heartbeat()
+            return found
+
+        await self.until(look)
+
     async def keys(self, *keys: str) -> None:
         """Press them, one after the other."""
         await self.pilot.press(*keys)
@@ -133,6 +145,7 @@ async def console(
 
     names = ("environment", "read_only")
     session = Session("lab", connect, clock, **{name: options.pop(name) for name in names if name in options})
+    session.saved = options.pop("saved", session.saved)
     app = IrisApp(session, **{"glyphs": UNICODE, **options})
     app.animation_level = "none"
     listed = (KEPT_IN, rows(kept_checkpoints(clock.now_ms())), "")
