@@ -121,7 +121,9 @@ def test_the_question_before_a_restart(
     snap_compare: Snap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
 ) -> None:
     async def play(stage: Stage) -> None:
-        await asked(stage, "h1/restart")
+        screen = await asked(stage, "h1/restart")
+        # The keys of the question follow its focus with the next flush.
+        await stage.until(lambda: "Wrap" not in screen.keybar.render_line(0).text)
 
     picture(snap_compare, left_at(tmp_path, "h1/restart", monkeypatch), size, play)
 
