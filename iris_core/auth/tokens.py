@@ -2,7 +2,8 @@
 
 JWTs with one algorithm, Ed25519, and one audience; every other algorithm, `none` included, is refused before the signature is
 looked at. A token says who somebody is and never grants `admin`: what a name may do is resolved by the server at every request.
-What reads and writes tokens is imported with the first one: a checkpoint that is only looked at has none. Must never log a token, and must never accept one without an expiry.
+What reads and writes tokens is imported with the first one, since a checkpoint that is only looked at has none. Must never log a
+token, and must never accept one without an expiry.
 """
 
 from __future__ import annotations
