@@ -193,8 +193,7 @@ class Model:
         self._put_tasks(overlay.tasks)
         changes.tasks.update(overlay.tasks)
         changes.jobs.update(job_id for job_id, _ in overlay.tasks)
-        for attempt in overlay.attempts.values():
-            self._put_attempt(attempt)
+        self._put_attempts(overlay.attempts)
         changes.attempts.update(overlay.attempts)
         touched = {attempt.worker_id for attempt in overlay.attempts.values()}
         self.unplanned_workers |= touched
@@ -269,8 +268,15 @@ class Model:
             if of_job is None:
                 of_job = changed[job_id] = []
             of_job.append((old, task))
-            if (old.state is TaskState.PENDING) != (task.state is TaskState.PENDING):
-                self._queue(job_id, index, task.state is TaskState.PENDING)
+            waits = task.state is TaskState.PENDING
+            if (old.state is TaskState.PENDING) is not waits:
+                waiting = self.pending.get(job_id)
+                if not waits and waiting is not None and len(waiting) > 1 and waiting[-1] == index:
+                    # Placed in the order in which they wait.
+                    waiting.pop()
+                    self.unplanned_jobs.add(job_id)
+                else:
+                    self._queue(job_id, index, waits)
         for job_id, of_job in changed.items():
             self.tally.change(self.jobs[job_id], of_job)
 
@@ -278,10 +284,6 @@ class Model:
         """A task joins those that wait for a worker, or leaves them."""
         self.unplanned_jobs.add(job_id)
         waiting = self.pending.setdefault(job_id, [])
-        if len(waiting) > 1 and waiting[-1] == index and not waits:
-            # Placed in the order in which they wait.
-            waiting.pop()
-            return
         position = bisect.bisect_left(waiting, -index, key=lambda i: -i)
         present = position < len(waiting) and waiting[position] == index
         if waits and not present:
@@ -292,6 +294,37 @@ class Model:
             del self.pending[job_id]
             self.reasons.pop(job_id, None)
             self.coming.pop(job_id, None)
+
+    def _put_attempts(self, attempts: Mapping[str, Attempt]) -> None:
+        """A tick brings thousands that have just been placed, few of them of different jobs: of those nothing is looked up twice."""
+        costs: dict[str, tuple[list[Task] | None, int, bool]] = {}
+        known, occupants, usages, by_worker = self.attempts, self.occupants, self.usage, self.by_worker
+        held: dict[str, int] = {}
+        for uid, attempt in attempts.items():
+            job_id = attempt.job_id
+            if attempt.state is not TaskState.ASSIGNED or uid in known:
+                self._put_attempt(attempt)
+                continue
+            if job_id not in costs:
+                costs[job_id] = self.tasks.get(job_id), task_value(attempt.resources), self._is_setting_up(attempt)
+            tasks, value, is_setting_up = costs[job_id]
+            if tasks is None or attempt.task_index >= len(tasks):
+                self._put_attempt(attempt)
+                continue
+            worker_id = attempt.worker_id
+            occupants.put(uid, worker_id, tasks[attempt.task_index].band, value)
+            held[job_id] = held.get(job_id, 0) + 1
+            known[uid] = attempt
+            usage = usages.get(worker_id)
+            if usage is None:
+                usage = usages[worker_id] = Usage()
+            usage.add(attempt.resources, 1, is_setting_up)
+            here = by_worker.get(worker_id)
+            if here is None:
+                here = by_worker[worker_id] = {}
+            here[uid] = None
+        for job_id, count in held.items():
+            self._hold(job_id, count)
 
     def _put_attempt(self, attempt: Attempt) -> None:
         uid, worker_id = attempt.uid, attempt.worker_id

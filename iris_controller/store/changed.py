@@ -182,8 +182,14 @@ def _committed(overlay: Overlay) -> dict[str, Usage]:
         for gone in model.attempts.values():
             if gone.job_id in overlay.deleted_jobs:
                 usage_of(gone.worker_id).add(gone.resources, -1, False)
-    for attempt in overlay.attempts.values():
-        old = model.attempts.get(attempt.uid)
+    known = model.attempts
+    for uid, attempt in overlay.attempts.items():
+        old = known.get(uid)
+        if old is None and attempt.finished_at_ms is None:
+            # By far the most: it has just been placed.
+            usage = touched.get(attempt.worker_id) or usage_of(attempt.worker_id)
+            usage.add(attempt.resources, 1, False)
+            continue
         held = old is not None and old.finished_at_ms is None and old.job_id not in overlay.deleted_jobs
         holds = attempt.finished_at_ms is None
         if held != holds:
