@@ -309,6 +309,10 @@ class IrisApp(
             self.perform_anywhere(*parse_command(text))
 
     def do_command(self) -> None:
+        self.ask_command()
+
+    def ask_command(self, text: str = "") -> None:
+        """Show the command line, with this in it; nothing while something else is shown above the screen."""
         from iris_tui.commands import CommandSuggester
 
         screen = self.console_screen
@@ -326,8 +330,14 @@ class IrisApp(
 
         screen.prompt.ask(
             Question(
-                ":", submit, cancel=leave, suggester=CommandSuggester(), history=self.session.saved.history("command")
-            )
+                ":",
+                submit,
+                cancel=leave,
+                suggester=CommandSuggester(),
+                history=self.session.saved.history("command"),
+                goes_on=True,
+            ),
+            text,
         )
 
     def do_palette(self) -> None:

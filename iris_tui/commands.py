@@ -38,7 +38,7 @@ def parse_command(text: str) -> tuple[Action, str]:
     argument = argument.strip()
     if argument and not action.arguments:
         raise ModelError(f"{word} takes no argument", field="command", position=text.find(argument))
-    if action.arguments and not action.arguments.startswith("[") and not argument:
+    if action.needs_argument and not argument:
         raise ModelError(f"{word} needs {action.arguments}", field="command", position=len(text))
     return action, argument
 
@@ -96,13 +96,15 @@ class ActionProvider(Provider):
             for action in ACTIONS
             if not action.moves
             and action.id != "app.palette"
-            and (not action.arguments or action.arguments.startswith("["))
             and (action.anywhere or console.host_of(action.scope) is not None)
             and not console.refusal(action)
         ]
 
     def _do(self, action: Action) -> Any:
         console = self._console
+        if action.needs_argument:
+            # What it needs is typed where its command is.
+            return lambda: console.ask_command(f"{action.command} ")
         return lambda: console.do_anywhere(action)
 
     async def search(self, query: str) -> Hits:

@@ -49,6 +49,11 @@ class Action:
         """Where it works."""
         return self.id.partition(".")[0]
 
+    @property
+    def needs_argument(self) -> bool:
+        """Whether nothing can be done without what follows its word."""
+        return bool(self.arguments) and not self.arguments.startswith("[")
+
     def command_line(self, at: str = "") -> str:
         """The equivalent command line as a pattern: `iris-core --cluster=lab job cancel ID`; `at` selects the cluster."""
         noun = "job" if not self.kinds or "job" in self.kinds else self.kinds[0]

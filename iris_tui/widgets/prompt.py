@@ -36,6 +36,7 @@ class Question:
         cancel: Called on Escape.
         change: Called with every text that is not wrong, while it is typed.
         history: Earlier answers, newest last; arrows go through them.
+        goes_on: What is typed goes on behind the text that is there, where it would replace it else.
     """
 
     label: str
@@ -45,6 +46,7 @@ class Question:
     cancel: Callable[[], None] | None = None
     suggester: Suggester | None = None
     history: list[str] | None = None
+    goes_on: bool = False
 
 
 class PromptInput(LineInput):
@@ -120,6 +122,7 @@ class Prompt(Vertical):
             self.input.value = value
         self.input.suggester = question.suggester
         self.input.cursor_position = len(value)
+        self.input.select_on_focus = not question.goes_on
         self.display = True
         # At once: the next key may already be on its way.
         self.screen.set_focus(self.input, scroll_visible=False)

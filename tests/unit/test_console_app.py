@@ -19,6 +19,7 @@ from iris_core.model.states import JobState, TaskState
 from iris_core.wire.gen.iris.v1 import explain_pb2
 from iris_tui.actions import ACTIONS, BY_ID
 from iris_tui.app import IrisApp
+from iris_tui.commands import ActionProvider
 from iris_tui.gate import Decision, GatePlan, GateScreen, GateTarget, MenuScreen, QuitScreen
 from iris_tui.glyphs import ASCII, UNICODE
 from iris_tui.pages import TextPage
@@ -827,6 +828,28 @@ async def test_the_palette_finds_actions_and_jobs() -> None:
         await rig.until(lambda: "/eve/stuck" in rig.screen_text())
         await rig.keys("enter", "enter")
         await rig.until(lambda: rig.selected() == "/eve/stuck")
+
+
+async def test_what_needs_an_argument_is_in_the_palette_too_and_is_asked_for_it() -> None:
+    async with console() as rig:
+        await rig.keys("ctrl+p")
+        await rig.until(lambda: rig.app.screen is not rig.jobs)
+        await rig.type("save the filter under")
+        await rig.until(lambda: "Save the filter under a name :save-filter" in rig.screen_text())
+        await rig.keys("enter", "enter")
+        await rig.until(lambda: rig.jobs.prompt.input.value == "save-filter " and rig.app.screen is rig.jobs)
+        rig.jobs.set_filter("state:failed")
+        await rig.type("mine")
+        await rig.keys("enter")
+        await rig.until(lambda: rig.app.session.saved.named("job") == {"mine": "state:failed"})
+
+
+async def test_every_action_that_something_here_answers_is_in_the_palette() -> None:
+    async with console() as rig:
+        found = {action.id for action in ActionProvider(rig.jobs)._available()}
+        here = [action for action in ACTIONS if not action.moves and rig.app.host_of(action.scope) is not None]
+        assert found >= {action.id for action in here} - {"app.palette"}
+        assert {"go.job", "go.task", "target.cancel", "list.save_filter"} <= found
 
 
 async def test_the_spec_shows_the_request_and_no_secret() -> None:
