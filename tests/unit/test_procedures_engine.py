@@ -265,11 +265,14 @@ async def test_when_nobody_answered_a_look_says_what_became_of_it(tmp_path: Path
 
     with Journal.create(tmp_path / "p.jsonl") as journal:
         outcome = await Engine(journal, Person(), FakeClock(), account="ada").run("p", {}, procedure())
-    assert outcome.state == {
-        World.DONE: "went on",
-        World.NOT_DONE: "True False ssh h1: the connection broke; it did not take effect",
-        World.UNKNOWN: "False True ssh h1: the connection broke; whether it took effect is not known",
-    }[found]
+    assert (
+        outcome.state
+        == {
+            World.DONE: "went on",
+            World.NOT_DONE: "True False ssh h1: the connection broke; it did not take effect",
+            World.UNKNOWN: "False True ssh h1: the connection broke; whether it took effect is not known",
+        }[found]
+    )
 
 
 async def test_where_nobody_knows_whether_it_took_effect_a_person_has_to_look(tmp_path: Path) -> None:

@@ -105,4 +105,6 @@ async def test_a_log_store_that_does_not_answer_holds_no_row_up(monkeypatch: pyt
     await condition.look(frozenset())
     assert (await condition.look(frozenset()))[0].store.state == "serving", "what it said a moment ago"
     monkeypatch.setattr(pulse, "OLD_S", 0.0)
-    assert (await condition.look(frozenset()))[0].store.state == "", "what it said long ago is not told as if it were so"
+    assert (await condition.look(frozenset()))[0].store.state == "", (
+        "what it said long ago is not told as if it were so"
+    )
