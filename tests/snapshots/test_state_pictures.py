@@ -270,11 +270,3 @@ def test_the_main_screens_have_pictures_in_three_sizes(name: str) -> None:
     sizes = [f"{width}x{height}" for width, height in SIZES if name != "profiles" or (width, height) != MIDDLE]
     assert all(_is_there(MAIN[name].format(size=size)) for size in sizes)
     assert name != "profiles" or _is_there("test_pulse_pictures/test_profiles[ready]")
-
-
-def test_the_pictures_in_the_documentation_are_of_all_screens() -> None:
-    folder = Path(__file__).parents[2] / "docs"
-    page = (folder / "console.md").read_text()
-    for name in SCREENS:
-        assert (folder / "pictures" / f"{name}.svg").is_file()
-        assert f"(pictures/{name}.svg)" in page and f"\n## {name}\n" in page

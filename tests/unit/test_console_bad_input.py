@@ -5,8 +5,10 @@ controllers of other releases. A screen that is added to the registry is tried b
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -34,8 +36,6 @@ from tests.unit.console_world import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from iris_core.live.checkpoint_columns import CheckpointRow
     from iris_tui.actions import Action
     from tests.unit.console_world import Rig
@@ -298,3 +298,17 @@ async def test_a_subject_that_is_none_is_refused_in_the_line_and_changes_nothing
         await rig.go("profile", EVIL)
         assert rig.states() == {State.ERROR}
         assert_harmless(rig)
+
+
+# --- the map ---------------------------------------------------------------------------------------------------------
+
+
+async def test_every_test_that_the_documentation_names_is_there() -> None:
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "console.md").read_text()
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", page.partition("## The bar, line by line")[2])
+    assert len(named) > 30
+    for file, name in named:
+        path = root / file if "/" in file else root / "tests" / "unit" / file
+        assert f"def {name}(" in path.read_text(), f"{file}::{name}"
+    assert [int(number) for number in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)] == list(range(1, 13))
