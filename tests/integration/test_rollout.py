@@ -250,7 +250,8 @@ def test_the_same_through_the_console_in_a_terminal(
             _approve(terminal, name)
             terminal.until(lambda s, name=name: f"the watch of {name}" in s and "healthy workers" in s, "the watch")  # type: ignore[misc]
             if number + 1 < len(names):
-                terminal.until(lambda s, name=name: f"{name} runs {tree[:12]} and is well" in s, "the next question")  # type: ignore[misc]
+                following = names[number + 1]
+                terminal.until(lambda s, following=following: f"go on to {following}?" in s, "the next question")  # type: ignore[misc]
                 terminal.keys("Enter")
                 terminal.keys("Left")
                 terminal.keys("Enter")
