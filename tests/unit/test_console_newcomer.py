@@ -227,6 +227,7 @@ async def test_a_screen_whose_rows_never_come_is_left_at_once_and_takes_keys_aft
 async def test_enter_is_offered_only_where_it_opens_something_and_does_so_there() -> None:
     async with troubled_console() as rig:
         screen = await rig.job()
+        await rig.until(lambda: screen.reads.suspects)
         offered = {}
         for number, tab in enumerate(screen.tabs, 1):
             await rig.keys(str(number))
