@@ -94,7 +94,7 @@ class Stage:
             await self.pilot.pause()
             screen = self.app.console_screen
             if screen is not None:
-                screen.prompt.input.cursor_blink = False
+                screen.tick()  # it comes once a second, and the scripted clock may have moved since
                 screen.flush_now()
         await self.pilot.pause()
 

@@ -96,7 +96,7 @@ class Stage:
         for _ in range(3):
             await self.pilot.pause()
             if self.screen is not None:
-                self.screen.prompt.input.cursor_blink = False
+                self.screen.tick()  # it comes once a second, and the scripted clock may have moved since
                 self.screen.flush_now()
         await self.pilot.pause()
 
