@@ -36,6 +36,7 @@ class SshTunnel:
         self.host = host
         self._place = f"{there}:{port}"
         self._said = bytearray()
+        self._reading = threading.Lock()
         for attempt in range(1, PORTS + 1):
             local = _free_port()
             self.url = f"http://127.0.0.1:{local}"
@@ -89,9 +90,21 @@ class SshTunnel:
     def _drain(self) -> None:
         assert self._child.stderr is not None
         with contextlib.suppress(OSError, ValueError):
-            while piece := os.read(self._child.stderr.fileno(), 4096):
+            handle = self._child.stderr.fileno()
+            while True:
+                select.select([handle], [], [])
+                if not self._take(handle):
+                    return
+
+    def _take(self, handle: int) -> bool:
+        """Reads what ssh has said and nobody has read. Returns whether it may say more."""
+        with self._reading:
+            while select.select([handle], [], [], 0)[0]:
+                if not (piece := os.read(handle, 4096)):
+                    return False
                 self._said += piece
                 del self._said[:-MAX_STDERR]
+        return True
 
     @property
     def alive(self) -> bool:
@@ -100,6 +113,10 @@ class SshTunnel:
 
     def problem(self) -> str:
         """See Tunnel."""
+        assert self._child.stderr is not None
+        with contextlib.suppress(OSError, ValueError):
+            # ssh says why before it closes a connection; who asks because of that comes before the thread that reads.
+            self._take(self._child.stderr.fileno())
         said = self._said.decode(errors="replace")
         if self.alive and "open failed" in said:
             return f"nobody answers at {self._place} on {self.host.label}"

@@ -149,7 +149,7 @@ def test_output_of_every_kind_arrives_and_is_saved_byte_for_byte(cluster: LocalC
     assert texts(done.out)[-1] == "no newline"
     target = tmp_path / "saved"
     assert cluster.cli("job", "logs", "/t/bytes", "--save", str(target)).code == 0
-    assert target.read_bytes() == b"\x1b]0;title\x07\x1b[31mred\nbad \xff utf8\n" + b"x" * 1_000_000 + b"\nno newline\n"
+    assert target.read_bytes() == b"\x1b]0;title\x07\x1b[31mred\nbad \xff utf8\n" + b"x" * 1_000_000 + b"\nno newline"
 
 
 def test_what_waits_answers_at_once_and_says_why(cluster: LocalCluster) -> None:

@@ -77,7 +77,8 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(start: Start, words: s
     if "-f" in words or "--watch" in words:
         process.send_signal(signal.SIGINT)
     assert errors(process).replace(b"/u/j1 goes on", b"")[:20] in (b"", b"; look again with: ir")
-    assert process.returncode in (0, 141, 130)
+    # The last: Ctrl-C came when it had ended by itself, and its interpreter was on the way out.
+    assert process.returncode in (0, 141, 130, -signal.SIGINT)
 
 
 def test_a_full_disk_is_one_line(start: Start) -> None:
