@@ -194,9 +194,6 @@ class RolloutScreen(ConsoleScreen):
         asked = driving.asked if driving is not None else None
         if asked is not None and not self._has_evidence(asked.gate.id):
             asked = None
-        self.gate.show(
-            asked.gate if asked is not None else None, self._command(asked.gate) if asked is not None else ""
-        )
         known = self._known
         over = self.rollouts.driving
         fault = over.fault if over is not None and over.over and over.id == self.shown else ""
@@ -205,19 +202,22 @@ class RolloutScreen(ConsoleScreen):
             self._landing_version(), self._fault, fault, driving is not None, driving.leaving if driving is not None else False,
             asked is not None,
         )  # fmt: skip
-        if version == self._drawn:
-            return
-        self._drawn = version
-        if self.shown:
-            self._draw_one(known, driving, fault)
-        else:
-            self._draw_landing()
+        if version != self._drawn:
+            self._drawn = version
+            if self.shown:
+                self._draw_one(known, driving, fault)
+            else:
+                self._draw_landing()
+        # After what it is about, and with it: a question that went and came would lose the focus, and what has been typed.
+        self.gate.show(
+            asked.gate if asked is not None else None, self._command(asked.gate) if asked is not None else ""
+        )
 
     def _has_evidence(self, gate: str) -> bool:
-        """Whether what the journal holds up to this question is on the screen: no question without its evidence."""
+        """Whether what the journal holds up to this question has been read, to be drawn: no question without its evidence."""
         records = self._known.records if self._known is not None else []
         last = next((record for record in reversed(records) if record["type"] == "asked"), None)
-        return last is not None and last["event"] == gate and self._drawn[:2] == (self.shown, len(records))
+        return last is not None and last["event"] == gate
 
     def _landing_version(self) -> tuple[Any, ...]:
         if self._landing is None:

@@ -112,6 +112,9 @@ async def asked(stage: Stage, gate: str) -> Any:
     screen = await go(stage, PROCEDURE)
     stage.app.run_command(f"rollout-resume {PROCEDURE}")
     await stage.until(lambda: screen.gate.gate is not None and screen.gate.gate.id == gate)
+    # Where it scrolls to depends on what there is to scroll.
+    await stage.until(lambda: screen.gate.size.height and screen.gate.query_one("#rollout-stop").region.height)
+    await stage.pilot.pause()
     await stage.keys("enter")
     return screen
 
