@@ -140,6 +140,7 @@ def fleet(
     from iris_core.procedures.rollout import Fleet
 
     return Fleet(
+        procedure=procedure,
         sites=tuple(
             _reached(session, candidate, procedure, account, owner).site(candidate) for candidate in wanted.candidates
         ),

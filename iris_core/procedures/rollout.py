@@ -48,6 +48,7 @@ class Fleet:
     """What is rolled out to, and how.
 
     Attributes:
+        procedure: The id of the rollout, so that an answer to one of its questions is none to another rollout's.
         sites: The clusters, in order.
         named: Somebody named exactly these, so that the order is not asked for once more.
         freeze: The tree, as it is now; may block.
@@ -56,6 +57,7 @@ class Fleet:
         checkpoint_timeout_s: For each checkpoint of a restart.
     """
 
+    procedure: str
     sites: tuple[Site, ...]
     named: bool
     freeze: Callable[[], SourceTree]
@@ -104,6 +106,7 @@ async def _rollout(fleet: Fleet) -> Parts:
             tier=1,
             effects=tuple(f"{number}. {site.candidate.words()}" for number, site in enumerate(fleet.sites, 1)),
             undo=("nothing is changed yet",),
+            evidence={"procedure": fleet.procedure},
         )
         if choice != APPROVE:
             yield Outcome(status=Status.STOPPED, state="nothing was changed")
@@ -138,7 +141,7 @@ async def _rollout(fleet: Fleet) -> Parts:
                 details=tuple(tested["lines"]),
             )
             return
-    choice = yield _tree_gate(tree, names, found["warnings"], tested)
+    choice = yield _tree_gate(fleet.procedure, tree, names, found["warnings"], tested)
     if choice != APPROVE:
         yield Outcome(status=Status.STOPPED, state="nothing was changed")
         return
@@ -146,7 +149,7 @@ async def _rollout(fleet: Fleet) -> Parts:
     for number, site in enumerate(fleet.sites):
         following = fleet.sites[number + 1].name if number + 1 < len(fleet.sites) else ""
         cluster = Cluster(
-            site, tree, fleet.clock, skippable=len(fleet.sites) > 1, timeout_s=fleet.checkpoint_timeout_s
+            fleet.procedure, site, tree, fleet.clock, skippable=len(fleet.sites) > 1, timeout_s=fleet.checkpoint_timeout_s
         )  # fmt: skip
         taken.append(cluster.taken)
         try:
@@ -158,7 +161,7 @@ async def _rollout(fleet: Fleet) -> Parts:
             return
         if following and not cluster.taken.skipped:
             try:
-                choice = yield _next_gate(site.name, following, tree)
+                choice = yield _next_gate(fleet.procedure, cluster.taken, site.name, following, tree)
             except Cancelled:
                 yield _end(tree, names, taken, Outcome(status=Status.CANCELLED, state=""))
                 return
@@ -179,7 +182,9 @@ def _left(name: str, taken: Taken, error: IrisError) -> Outcome:
     )
 
 
-def _tree_gate(tree: SourceTree, names: Sequence[str], warnings: Sequence[str], tested: dict[str, Any] | None) -> Gate:
+def _tree_gate(
+    procedure: str, tree: SourceTree, names: Sequence[str], warnings: Sequence[str], tested: dict[str, Any] | None
+) -> Gate:
     short = tree.id[:12]
     if tested is None:
         proof = "no checks are configured: nothing here says that this tree works (--checks-command)"
@@ -196,11 +201,11 @@ def _tree_gate(tree: SourceTree, names: Sequence[str], warnings: Sequence[str], 
             "each cluster is asked for on its own before it is changed",
         ),
         undo=("nothing is changed yet",),
-        evidence={"tree": tree.id, "clusters": list(names), "tested": tested},
+        evidence={"procedure": procedure, "tree": tree.id, "clusters": list(names), "tested": tested},
     )
 
 
-def _next_gate(name: str, following: str, tree: SourceTree) -> Gate:
+def _next_gate(procedure: str, taken: Taken, name: str, following: str, tree: SourceTree) -> Gate:
     return Gate(
         id=f"{name}/{NEXT}",
         title=f"{name} runs {tree.id[:12]} and is well: go on to {following}",
@@ -210,7 +215,7 @@ def _next_gate(name: str, following: str, tree: SourceTree) -> Gate:
             f"stopping leaves {following} and what comes after it as it is",
         ),
         undo=(f"{name} can be rolled back: iris-core --cluster={name} cluster controller restart --rollback",),
-        evidence={"tree": tree.id, "from": name, "to": following},
+        evidence={"procedure": procedure, "tree": tree.id, "from": name, "to": following, "verdict": taken.verdict},
     )
 
 

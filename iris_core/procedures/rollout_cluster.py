@@ -92,7 +92,7 @@ class Taken:
     Attributes:
         skipped: It was left as it is, by choice.
         shipped: It runs the new release.
-        passed: The verdict; None before.
+        verdict: On its watch: {"passed", "concerns", "notes"}; None before.
         outcome: What ended it there, None while it goes on.
         before: The release that ran.
         notes: What the end of the rollout should say of it.
@@ -100,7 +100,7 @@ class Taken:
 
     skipped: bool = False
     shipped: bool = False
-    passed: bool | None = None
+    verdict: dict[str, Any] | None = None
     outcome: Outcome | None = None
     before: str = ""
     notes: list[str] = field(default_factory=list)
@@ -109,8 +109,11 @@ class Taken:
 class Cluster:
     """The part of a rollout that is about one cluster; what came of it is in `taken`."""
 
-    def __init__(self, site: Site, tree: SourceTree, clock: Clock, *, skippable: bool, timeout_s: float) -> None:
+    def __init__(
+        self, procedure: str, site: Site, tree: SourceTree, clock: Clock, *, skippable: bool, timeout_s: float
+    ) -> None:
         self.taken = Taken()
+        self._procedure = procedure
         self._site = site
         self._tree = tree
         self._clock = clock
@@ -198,8 +201,8 @@ class Cluster:
         verdict = yield Evidence(
             id="verdict", title=f"the verdict on {site.name}", gather=self._verdict(before, samples, smoke, trouble)
         )
-        taken.passed = bool(verdict["passed"])
-        if taken.passed:
+        taken.verdict = verdict
+        if verdict["passed"]:
             return
         words = "; ".join(verdict["concerns"])
         taken.outcome = Outcome(
@@ -217,7 +220,7 @@ class Cluster:
             undo=(f"stopping leaves {site.name} on {self._tree.id[:12]}, and every cluster after it as it is",),
             choices=(ROLL_BACK, STOP),
             approving=(ROLL_BACK,),
-            evidence=verdict,
+            evidence={"procedure": self._procedure, "verdict": verdict},
         )
         if choice != ROLL_BACK:
             return

@@ -212,6 +212,7 @@ class RolloutWorld:
 
     def fleet(self, account: str = "ada", procedure: str = PROCEDURE) -> Fleet:
         return Fleet(
+            procedure=procedure,
             sites=tuple(cluster.site(procedure, account) for cluster in self.clusters.values()),
             named=self.named,
             freeze=self.freeze,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +50,28 @@ async def test_the_gates_name_the_tree_and_the_cluster_and_say_what_happens(tmp_
     assert "watched for 5 minutes, which nothing shortens" in first.effects[-1]
     assert following.tier == 1 and not following.grants, "it allows nothing by itself"
     assert len({gate.token() for gate in operator.asked}) == 4, "no approval stands for two questions"
-    world.tree = world.tree.__class__(OLD[::-1].replace("1", "3"), tmp_path, "main", "", "", ())
-    again = Operator("tree")
-    await world.run(again, procedure="rollout-2")
+    (tmp_path / "other").mkdir()
+    other, again = RolloutWorld(tmp_path / "other"), Operator("tree")
+    other.tree = replace(world.tree, id="3" * 40)
+    await other.run(again)
     assert again.asked[0].token() != tree.token(), "nor for two trees"
+
+
+async def test_an_answer_to_one_rollout_is_none_to_another_of_the_same_tree_and_clusters(tmp_path: Path) -> None:
+    asked = []
+    for procedure in ("rollout-1", "rollout-2"):
+        (tmp_path / procedure).mkdir()
+        world, operator = RolloutWorld(tmp_path / procedure), Operator("h2/failed")
+        world.named = False
+        world["h2"].changes = {"workers_healthy": 1}
+        await world.run(operator, procedure=procedure)
+        asked.append({gate.id: gate for gate in operator.asked})
+    first, second = asked
+    assert list(first) == list(second) == ["scope", "tree", "h1/restart", "h1/next", "h2/restart", "h2/failed"]
+    assert first["tree"].effects == second["tree"].effects, "what is asked is the same"
+    for gate in ("scope", "tree", "h1/next", "h2/failed"):
+        assert first[gate].token() != second[gate].token()
+    assert first["h1/next"].evidence["verdict"]["passed"], "going on rests on the verdict"
 
 
 async def test_clusters_that_nobody_named_are_asked_for_in_their_order(tmp_path: Path) -> None:
