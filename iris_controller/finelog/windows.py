@@ -18,14 +18,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iris_controller.finelog import matching
-from iris_controller.finelog.index import GAP_BIT, PARTIAL_BIT, is_inside
-from iris_controller.finelog.line import Line
+from iris_controller.finelog.index import PARTIAL_BIT
+from iris_controller.finelog.masks import (
+    Piece,
+    both,
+    masks,
+    owner_mask,
+    pieces_of,
+    seq_mask,
+    tested,
+    time_mask,
+)
 from iris_controller.finelog.parts import PartsSeen
+from iris_controller.finelog.picked import EMPTY, SHOWN, Best, every_place, shown, spelled_out
 from iris_controller.finelog.segments import SegmentDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
+    from iris_controller.finelog.line import Line
     from iris_controller.finelog.query import Query
     from iris_controller.finelog.runs import Run
     from iris_controller.finelog.segments import SegmentFile
@@ -34,21 +45,6 @@ MAX_ROWS = 2_000_000
 """Rows looked at in one window, about."""
 SAMPLE = 512
 """Runs by which the width of a window is estimated."""
-SHOWN = (
-    "epoch_ms", "key", "seq", "number", "source", "data", "raw", "level", "attempt_uid", "partial", "gap", "part",
-    "back", "unended",
-)  # fmt: skip
-"""The columns of a `Line`."""
-_EMPTY: dict[str, tuple[Any, Any]] = {
-    "partial": (pa.bool_(), False),
-    "gap": (pa.uint64(), 0),
-    "part": (pa.uint32(), 0),
-    "back": (pa.uint32(), 0),
-    "unended": (pa.bool_(), False),
-}
-"""Columns that are empty in most lines, and the last two not there in segments of earlier releases: their type, and that value."""
-_NOTHING = {"raw": b"", **{name: nothing for name, (_, nothing) in _EMPTY.items()}}
-"""What NULL stands for."""
 PLACE = ("seq", "key", "epoch_ms", "partial", "part", "attempt_uid", "source")
 """The columns by which lines of several keys are put in order."""
 MAX_PLACES = 300_000
@@ -124,18 +120,6 @@ class Window:
         return any(_count_between(seqs, low, high) for seqs in self.parts)
 
 
-@dataclass(slots=True)
-class _Piece:
-    """Neighbouring rows of a row group, and what has to be tested of each of them."""
-
-    start: int
-    rows: int
-    by_seq: bool
-    by_owner: bool
-    by_bounds: bool
-    has_gaps: bool
-
-
 class SegmentScan:
     """Reads of one segment for one query. `on_damage` is told of runs that cannot be read.
 
@@ -207,8 +191,8 @@ class SegmentScan:
                     continue
                 for run in unsure:
                     rows = batch.slice(run.start, run.rows)
-                    mask = self._seq_mask(rows, low, high)
-                    mask = mask if is_owned else pc.and_(mask, self._owner_mask(rows))
+                    mask = seq_mask(rows, low, high)
+                    mask = mask if is_owned else pc.and_(mask, owner_mask(self._query, rows))
                     mask = pc.and_not(mask, rows.column("partial")) if goes_on else mask
                     total += pc.sum(mask, min_count=0).as_py()
             yield total
@@ -230,8 +214,9 @@ class SegmentScan:
                 self._on_damage(damage, [run])
                 continue
             rows = batch.slice(run.start, run.rows)
-            mask = self._seq_mask(rows, self._low, self._high)
-            yield rows.column("seq").filter(mask if is_owned else pc.and_(mask, self._owner_mask(rows))).to_pylist()
+            mask = seq_mask(rows, self._low, self._high)
+            mask = mask if is_owned else pc.and_(mask, owner_mask(self._query, rows))
+            yield rows.column("seq").filter(mask).to_pylist()
 
     def places(self, rows: int) -> Iterator[list[tuple[Any, ...]]]:
         """Seq, key, time, and what is a part of what, of all lines of the wanted keys and incarnations, ascending, `rows` at once."""
@@ -260,9 +245,9 @@ class SegmentScan:
         found = []
         for run in runs:
             rows = batch.slice(run.start, run.rows)
-            mask = self._seq_mask(rows, low, high)
-            found.append(rows.filter(mask if is_owned else pc.and_(mask, self._owner_mask(rows))))
-        table = pa.Table.from_batches([_spelled_out(one.select(columns)) for one in found])
+            mask = seq_mask(rows, low, high)
+            found.append(rows.filter(mask if is_owned else pc.and_(mask, owner_mask(self._query, rows))))
+        table = pa.Table.from_batches([spelled_out(one.select(columns)) for one in found])
         for name, value in (("partial", False), ("part", 0), ("attempt_uid", ""), ("source", "")):
             if name not in columns:
                 table = table.append_column(
@@ -307,7 +292,7 @@ class SegmentScan:
     # The lines of a window ---------------------------------------------------------------------------------------------
 
     def _fill(self, window: Window, wanted: int) -> Generator[None, None, None]:
-        best = _Best(wanted, self._query.tail, self._max_bytes)
+        best = Best(wanted, self._query.tail, self._max_bytes)
         groups = sorted(
             _by_group(self._overlapping(window.low, window.high)),
             key=(lambda one: -max(run.last_seq for run in one[1]))
@@ -328,16 +313,16 @@ class SegmentScan:
         self._density.looked += sum(map(len, window.looked))
         self._density.matched += best.matched
 
-    def _take(self, window: Window, best: _Best, group: int, runs: list[Run], low: int, high: int) -> None:
+    def _take(self, window: Window, best: Best, group: int, runs: list[Run], low: int, high: int) -> None:
         query = self._query
-        pieces = list(self._pieces(runs, low, high))
+        pieces = list(pieces_of(query, runs, low, high))
         if self._is_excluded(group, pieces):
             self._pass_over(window, group, runs, pieces, low, high)
             return
         searches = query.filters_content
         has_gaps = any(piece.has_gaps for piece in pieces)
         has_parts = not (self._file.has_none(group, "part") and self._file.has_none(group, "partial"))
-        columns = _tested(pieces)
+        columns = tested(pieces)
         if not searches:
             columns |= set(self._worth_reading(group, columns))
         else:
@@ -349,11 +334,11 @@ class SegmentScan:
         batch = self._file.read(group, sorted(columns))
         seqs = self._seqs(group, runs, pieces, low, high)
         chosen: list[Any] = []
-        every_place = _every_place(batch.num_rows)
+        places_of_group = every_place(batch.num_rows)
         for piece in pieces:
             rows = batch.slice(piece.start, piece.rows)
-            at = every_place.slice(piece.start, piece.rows)
-            mask, passed = self._masks(piece, rows, low, high)
+            at = places_of_group.slice(piece.start, piece.rows)
+            mask, passed = masks(self._query, piece, rows, low, high)
             looked, looked_at = (rows, at) if passed is None else (rows.filter(passed), at.filter(passed))
             window.looked.append(looked.column("seq") if "seq" in columns else Unread(piece.rows, partial(seqs, piece)))
             if searches:
@@ -371,224 +356,57 @@ class SegmentScan:
                 batch = pa.RecordBatch.from_arrays(
                     [*batch.columns, *rest.columns], names=[*batch.schema.names, *rest.schema.names]
                 )
-            best.add(_spelled_out(_shown(batch.take(places))))
+            best.add(spelled_out(shown(batch.take(places))))
 
     def _worth_reading(self, group: int, known: set[str]) -> list[str]:
         """The columns of a `Line` that are not `known` and have more than their empty value: each costs as much as looking for a text."""
         return [
-            name for name in SHOWN if name not in known and not (name in _EMPTY and self._file.is_empty(group, name))
+            name for name in SHOWN if name not in known and not (name in EMPTY and self._file.is_empty(group, name))
         ]
 
-    def _is_excluded(self, group: int, pieces: list[_Piece]) -> bool:
+    def _is_excluded(self, group: int, pieces: list[Piece]) -> bool:
         """Whether the index tells that none of these rows match, and none are gap records, or parts of a line to be told of."""
         if self._groups is None or group in self._groups or any(piece.has_gaps for piece in pieces):
             return False
         return not self._tells_parts or self._file.has_none(group, "partial")
 
-    def _pass_over(
-        self, window: Window, group: int, runs: list[Run], pieces: list[_Piece], low: int, high: int
-    ) -> None:
+    def _pass_over(self, window: Window, group: int, runs: list[Run], pieces: list[Piece], low: int, high: int) -> None:
         """Counts rows that would have been searched, and reads no more than that takes."""
         seqs = self._seqs(group, runs, pieces, low, high)
         for piece in pieces:
             is_plain = not (piece.by_seq or piece.by_owner or piece.by_bounds)
             window.looked.append(Unread(piece.rows, partial(seqs, piece)) if is_plain else seqs(piece))
 
-    def _seqs(self, group: int, runs: list[Run], pieces: list[_Piece], low: int, high: int) -> Callable[[_Piece], Any]:
+    def _seqs(self, group: int, runs: list[Run], pieces: list[Piece], low: int, high: int) -> Callable[[Piece], Any]:
         """Tells the seqs of the rows of a piece that are searched; those that cannot be read are not among them."""
 
         @cache
         def batch() -> Any:
-            return self._file.read(group, sorted({"seq", *_tested(pieces)}))
+            return self._file.read(group, sorted({"seq", *tested(pieces)}))
 
-        def seqs(piece: _Piece) -> Any:
+        def seqs(piece: Piece) -> Any:
             try:
                 rows = batch().slice(piece.start, piece.rows)
             except SegmentDamaged as damage:
                 self._on_damage(damage, runs)
                 return pa.array([], pa.int64())
-            _, passed = self._masks(piece, rows, low, high)
+            _, passed = masks(self._query, piece, rows, low, high)
             return rows.column("seq") if passed is None else rows.column("seq").filter(passed)
 
         return seqs
 
-    def _masks(self, piece: _Piece, rows: Any, low: int, high: int) -> tuple[Any, Any]:
-        """Which rows are wanted by seq, key and attempt, and which of them pass the bounds as well; None is all of them."""
-        mask = self._seq_mask(rows, low, high) if piece.by_seq else None
-        if piece.by_owner:
-            mask = _both(mask, self._owner_mask(rows))
-        return mask, _both(mask, self._bounds_mask(rows)) if piece.by_bounds else mask
-
-    def _pieces(self, runs: list[Run], low: int, high: int) -> Iterator[_Piece]:
-        """The rows of some runs of one row group; neighbours are taken together."""
-        piece: _Piece | None = None
-        for run in runs:
-            following = _Piece(
-                run.start,
-                run.rows,
-                run.first_seq < low or run.last_seq >= high,
-                not run.is_owned(self._query),
-                not is_inside(self._query, run.earliest_ms, run.latest_ms, run.levels),
-                bool(run.levels & GAP_BIT),
-            )
-            if piece is None:
-                piece = following
-            elif piece.start + piece.rows == following.start:
-                piece = _Piece(
-                    piece.start,
-                    piece.rows + following.rows,
-                    piece.by_seq or following.by_seq,
-                    piece.by_owner or following.by_owner,
-                    piece.by_bounds or following.by_bounds,
-                    piece.has_gaps or following.has_gaps,
-                )
-            else:
-                yield piece
-                piece = following
-        if piece is not None:
-            yield piece
-
     def _note_gaps(self, window: Window, rows: Any, at: Any, mask: Any, hits: Any) -> None:
         """Gap records say that lines are missing whatever their own level and text are."""
-        wanted = _both(mask, pc.greater(rows.column("gap"), 0))
-        wanted = _both(wanted, self._time_mask(rows))
-        wanted = _both(wanted, pc.invert(pc.is_in(at, value_set=hits)))
+        wanted = both(mask, pc.greater(rows.column("gap"), 0))
+        wanted = both(wanted, time_mask(self._query, rows))
+        wanted = both(wanted, pc.invert(pc.is_in(at, value_set=hits)))
         found = rows.select(["seq", "gap"]).filter(wanted)
         window.gaps += zip(found.column("seq").to_pylist(), found.column("gap").to_pylist(), strict=True)
-
-    # Tests of every row ------------------------------------------------------------------------------------------------
-
-    def _seq_mask(self, rows: Any, low: int, high: int) -> Any:
-        seqs = rows.column("seq")
-        return pc.and_(pc.greater_equal(seqs, low), pc.less(seqs, high))
-
-    def _owner_mask(self, rows: Any) -> Any:
-        mask = pc.greater_equal(rows.column("incarnation"), self._query.min_incarnation)
-        if self._query.attempt_uid:
-            mask = pc.and_(mask, pc.equal(rows.column("attempt_uid"), self._query.attempt_uid))
-        return mask
-
-    def _time_mask(self, rows: Any) -> Any:
-        mask = None
-        times = rows.column("epoch_ms")
-        if self._query.since_ms:
-            mask = pc.greater(times, self._query.since_ms)
-        if self._query.until_ms:
-            mask = _both(mask, pc.less(times, self._query.until_ms))
-        return mask
-
-    def _bounds_mask(self, rows: Any) -> Any:
-        mask = self._time_mask(rows)
-        if self._query.min_level:
-            levels = rows.column("level")
-            passes = pc.greater_equal(levels, self._query.min_level)
-            mask = _both(mask, passes if self._query.states_level else pc.or_(pc.equal(levels, 0), passes))
-        return mask
-
-
-class _Best:
-    """Collects rows and keeps the `wanted` first ones by seq, or the last ones; fewer where they are large."""
-
-    def __init__(self, wanted: int, newest: bool, max_bytes: int) -> None:
-        self._wanted = wanted
-        self._newest = newest
-        self._max_bytes = max_bytes
-        self._found: list[Any] = []
-        self._count = self._bytes = 0
-        self._limit: int | None = None
-        self.matched = 0
-
-    def add(self, rows: Any) -> None:
-        """More rows, in any order."""
-        self.matched += rows.num_rows
-        self._keep(rows)
-        if self._count >= self._wanted or self._bytes > 4 * self._max_bytes:
-            self._prune()
-
-    def _keep(self, rows: Any) -> None:
-        self._found.append(rows)
-        self._count += rows.num_rows
-        self._bytes += rows.nbytes
-
-    def _prune(self) -> None:
-        table = pa.Table.from_batches(self._found)
-        order = pc.sort_indices(table["seq"], sort_keys=[("seq", "descending" if self._newest else "ascending")])
-        kept = order.slice(0, self._wanted)
-        rows = table.take(kept)
-        sizes = pc.cumulative_sum(pc.cast(pc.binary_length(rows["data"]), pa.int64()))
-        small = pc.sum(pc.less_equal(sizes, self._max_bytes)).as_py() or 0
-        # One more: it shows that something is left out.
-        rows = rows.slice(0, small + 1)
-        if rows.num_rows == self._wanted or rows.num_rows < len(kept):
-            self._limit = rows["seq"][-1].as_py()
-        self._found, self._count, self._bytes = [], 0, 0
-        for batch in rows.combine_chunks().to_batches():
-            self._keep(batch)
-
-    def bounds(self, low: int, high: int) -> tuple[int, int]:
-        """Only rows from one seq to before the other can still be among them."""
-        if self._limit is None:
-            return low, high
-        return (self._limit + 1, high) if self._newest else (low, self._limit)
-
-    def lines(self) -> list[Line]:
-        """They in the order of seq."""
-        if not self._found:
-            return []
-        rows = pa.Table.from_batches(self._found).sort_by("seq")
-        columns = [rows[name].to_pylist() for name in SHOWN]
-        for name, nothing in _NOTHING.items():
-            place = SHOWN.index(name)
-            columns[place] = [nothing if value is None else value for value in columns[place]]
-        return list(map(Line._make, zip(*columns, strict=True)))
-
-
-_places: Any = pa.array([], pa.uint64())
-
-
-def _every_place(count: int) -> Any:
-    """The places of so many rows: 0, 1, 2, …"""
-    global _places
-    places = _places
-    if len(places) < count:
-        places = _places = pa.array(range(count), pa.uint64())
-    return places.slice(0, count)
-
-
-def _shown(batch: Any) -> Any:
-    """The columns of a `Line`; NULL where the batch was read without."""
-    names = batch.schema.names
-    found = [batch.column(name) if name in names else pa.nulls(batch.num_rows, _EMPTY[name][0]) for name in SHOWN]
-    return pa.RecordBatch.from_arrays(found, names=list(SHOWN))
-
-
-def _spelled_out(batch: Any) -> Any:
-    """The batch without dictionaries."""
-    columns = [one.dictionary_decode() if pa.types.is_dictionary(one.type) else one for one in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
-
-def _tested(pieces: list[_Piece]) -> set[str]:
-    """The columns by which rows are left out before their text is looked at."""
-    columns: set[str] = set()
-    if any(piece.by_owner for piece in pieces):
-        columns |= {"seq", "incarnation", "attempt_uid"}
-    if any(piece.by_bounds for piece in pieces):
-        columns |= {"seq", "epoch_ms", "level"}
-    if any(piece.by_seq for piece in pieces):
-        columns.add("seq")
-    return columns
 
 
 def _count_between(seqs: Any, low: int, high: int) -> int:
     found: int = pc.sum(pc.and_(pc.greater_equal(seqs, low), pc.less(seqs, high)), min_count=0).as_py()
     return found
-
-
-def _both(one: Any, other: Any) -> Any:
-    if one is None or other is None:
-        return other if one is None else one
-    return pc.and_(one, other)
 
 
 def _by_group(runs: Iterable[Run]) -> Iterable[tuple[int, list[Run]]]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iris_controller.finelog.loglines import SCHEMA
-from iris_controller.finelog.windows import SHOWN, _Best
+from iris_controller.finelog.picked import SHOWN, Best
 
 FILLED = {"key": "/u/j/0:0", "producer": "p", "source": "stdout", "attempt_uid": "p"}
 
@@ -40,7 +40,7 @@ def test_what_lies_outside_of_the_bounds_is_never_among_the_best(
     seqs: list[int], step: int, wanted: int, newest: bool, size: int
 ) -> None:
     """Row groups overlap in seq, as the keys of a segment do."""
-    best = _Best(wanted, newest, max_bytes=1 << 20)
+    best = Best(wanted, newest, max_bytes=1 << 20)
     for start in range(0, len(seqs), step):
         low, high = best.bounds(1, 100)
         inside = [seq for seq in seqs[start : start + step] if low <= seq < high]
