@@ -133,8 +133,8 @@ def restore(checkpoint: str, state_dir: str, *, mark: str = "", undo: str = "", 
     if show:
         sys.stdout.write(json.dumps(by_hand.shown(state, checkpoint)) + "\n")
         return 0
-    for id_ in (mark, undo):
-        by_hand.require_id(id_ or "none")
+    for id_ in filter(None, (mark, undo)):
+        by_hand.require_id(id_)
     state.acquire()
     try:
         if undo:

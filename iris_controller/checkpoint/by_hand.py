@@ -6,10 +6,12 @@ by the same renames, so that whoever died in between can see what has happened. 
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from iris_controller.checkpoint import restore
 from iris_controller.checkpoint.choose import put_in_place
@@ -19,12 +21,10 @@ from iris_core.contracts import UsageFailed
 from iris_core.procedures.files import sync_folder
 from iris_core.procedures.losses import SHOWN_JOBS, changed_after
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 LOOK_S: Final = 30.0
 """What counting may take in a database that has grown too large to be served."""
 STEPS: Final = 200_000
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def shown(state: StateDir, checkpoint: str) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def shown(state: StateDir, checkpoint: str) -> dict[str, Any]:
     {"database_bytes", "mark", "kept": names of databases that were moved aside, newest last, "submitted", "changed", "jobs"}; the
     last three only with a checkpoint, and without them "unknown" says why. Raises BadCheckpoint: it cannot be restored; IrisError.
     """
-    files = [state.database, *(state.database.with_name(state.database.name + end) for end in ("-wal",))]
+    files = [state.database, state.database.with_name(f"{state.database.name}-wal")]
     kept = [path for path in state.path.glob("db.*") if path.is_dir() and (path / state.database.name).exists()]
     found: dict[str, Any] = {
         "database_bytes": sum(path.stat().st_size for path in files if path.exists()),
@@ -69,11 +69,21 @@ def _dropped(database: Path, epoch_ms: int) -> dict[str, Any]:
 def put(state: StateDir, checkpoint: str, id_: str, now_ms: int) -> tuple[str, Path | None]:
     """Restores a checkpoint into a state directory whose lock is held; which, and where the database of before is kept.
 
-    Done again under the same id it is done already. Raises as `put_in_place`; nothing was touched then.
+    Done again under the same id it is done already. Raises UsageFailed: the id was used, and another database stands there by now. Raises
+    as `put_in_place`; nothing was touched then.
     """
-    if id_ and restore.mark_of(state.path) == id_:
-        kept = state.path / f"db.aside.{id_}"
+    if not id_:
+        return put_in_place(state, checkpoint, now_ms)
+    try:
+        restore.settle(state.path)  # one that was killed between its renames
+    except OSError as error:
+        raise StateDirError(f"the state in {state.path} cannot be prepared: {error}") from error
+    kept = state.path / f"db.aside.{id_}"
+    if restore.mark_of(state.path) == id_:
         return restore.find(checkpoint).label, kept if kept.exists() else None
+    if kept.exists():
+        # A second one would be kept under another name, and taking this id back would bring the wrong one of the two.
+        raise UsageFailed(f"the restore {id_} was made before: it keeps {kept}", hint="choose another id")
     return put_in_place(state, checkpoint, now_ms, id_)
 
 
@@ -84,7 +94,11 @@ def put_back(state: StateDir, id_: str) -> Path | None:
     another database stands there by now; StateDirError.
     """
     database, kept = state.database.parent, state.path / f"db.aside.{id_}"
-    stands, undone = (database / state.database.name).exists(), sorted(state.path.glob(f"db.undone.{id_}*"))
+    stands, undone = (database / state.database.name).exists(), list[Path]()
+    for moved in restore.names(state.path / f"db.undone.{id_}"):
+        if not moved.exists():
+            break
+        undone.append(moved)
     try:
         if not (kept / state.database.name).exists():
             if undone:
@@ -93,7 +107,6 @@ def put_back(state: StateDir, id_: str) -> Path | None:
                 f"there was no restore {id_} here that moved a database aside",
                 hint="restore --show lists what was moved aside",
             )
-        moved = state.path / (f"db.undone.{id_}" + (f"-{len(undone) + 1}" if undone else ""))
         if stands:
             if restore.mark_of(state.path) != id_:
                 raise UsageFailed(f"the database in {database} is not the one that the restore {id_} brought")
@@ -111,11 +124,6 @@ def put_back(state: StateDir, id_: str) -> Path | None:
 
 def require_id(id_: str) -> str:
     """Raises UsageFailed for an id that could not be part of a folder's name."""
-    if (
-        not id_
-        or len(id_) > 128
-        or not id_.replace("-", "").replace("_", "").replace(".", "").isalnum()
-        or not id_.isascii()
-    ):
-        raise UsageFailed(f"{id_!r} is no id of a restore", hint="letters, digits, . _ -")
+    if not _ID.fullmatch(id_):
+        raise UsageFailed(f"{id_!r} is no id of a restore", hint="letters, digits, . _ -; at most 128")
     return id_

@@ -357,7 +357,7 @@ def swap(state_dir: Path, aside: str) -> Path | None:
     database, ready = state_dir / "db", state_dir / READY
     kept: Path | None = None
     if database.exists() and any(database.iterdir()):
-        kept = next(path for path in _names(state_dir / aside) if not path.exists())
+        kept = next(path for path in names(state_dir / aside) if not path.exists())
         database.rename(kept)
     try:
         ready.rename(database)
@@ -369,7 +369,7 @@ def swap(state_dir: Path, aside: str) -> Path | None:
     return kept
 
 
-def _names(path: Path) -> Iterator[Path]:
+def names(path: Path) -> Iterator[Path]:
     """The path, and what it is called when it is taken: the clock may have been set back."""
     yield path
     for number in itertools.count(2):

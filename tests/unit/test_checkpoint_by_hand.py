@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -88,15 +89,27 @@ def test_another_database_is_never_taken_for_the_restored_one(place: Place) -> N
     assert place.run(place.saved, "--mark", "run-2") == 0
     with pytest.raises(UsageFailed, match="is not the one that the restore run-1 brought"):
         by_hand.put_back(place.state, "run-1")
+    with pytest.raises(UsageFailed, match="the restore run-1 was made before"):
+        by_hand.put(place.state, place.saved, "run-1", T0)
     assert place.names() == ["db", "db.aside.run-1", "db.aside.run-2"]
 
 
-def test_killed_between_its_renames_taking_back_goes_on(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert place.run(place.saved, "--mark", "run-1") == 0
-    rename = Path.rename
+def test_an_id_that_another_one_begins_with_is_another_restore(place: Place) -> None:
+    assert place.run(place.saved, "--mark", "run-10") == 0
+    assert place.run("--undo", "run-10") == 0
+    with pytest.raises(UsageFailed, match="there was no restore run-1 here"):
+        by_hand.put_back(place.state, "run-1")
+    assert place.run(place.saved, "--mark", "run-10") == 0, "it was taken back: the id is free again"
+    assert place.run("--undo", "run-10") == 0
+    assert (place.jobs(), place.names()) == (15, ["db", "db.undone.run-10", "db.undone.run-10-2"])
 
-    class Killed(BaseException):
-        pass
+
+class Killed(BaseException):
+    """What no handler of errors takes."""
+
+
+def killed_after_the_first_rename(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
+    rename = Path.rename
 
     def once(self: Path, target: str | os.PathLike[str]) -> Path:
         done = rename(self, target)
@@ -104,10 +117,26 @@ def test_killed_between_its_renames_taking_back_goes_on(place: Place, monkeypatc
             raise Killed
         return done
 
-    monkeypatch.setattr(Path, "rename", once)
-    with pytest.raises(Killed):
-        by_hand.put_back(place.state, "run-1")
-    monkeypatch.setattr(Path, "rename", rename)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", once)
+        with pytest.raises(Killed):
+            work()
+
+
+def test_killed_between_its_renames_a_restore_goes_on_under_its_id(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_after_the_first_rename(monkeypatch, lambda: by_hand.put(place.state, place.saved, "run-1", T0))
+    assert place.names() == ["db.aside.run-1", "db.restored"]
+    assert place.run(place.saved, "--mark", "run-1") == 0
+    assert (place.jobs(), place.names()) == (10, ["db", "db.aside.run-1"])
+    assert place.run("--undo", "run-1") == 0
+    assert place.jobs() == 15
+
+
+def test_killed_between_its_renames_taking_back_goes_on(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert place.run(place.saved, "--mark", "run-1") == 0
+    killed_after_the_first_rename(monkeypatch, lambda: by_hand.put_back(place.state, "run-1"))
     assert place.names() == ["db.aside.run-1", "db.undone.run-1"]
     assert place.run("--undo", "run-1") == 0
     assert (place.jobs(), place.names()) == (15, ["db", "db.undone.run-1"])
