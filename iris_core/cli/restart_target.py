@@ -72,6 +72,7 @@ def target_of(
         command=shlex.join([session.program, *session.argv]),
         secrets=found.require_secrets,
         newest=lambda: newest(store),
+        newest_whole=lambda passed_over: newest_whole(store, passed_over),
         saved=lambda path: saved(store, path),
         lost=lambda path: lost(session, saved(store, path, whole=False)),
     )
@@ -85,14 +86,36 @@ def now_ms() -> int:
 def newest(store: ObjectStore) -> Saved | None:
     """The newest valid checkpoint of a remote state dir. Raises IrisError."""
     from iris_core.cli.beside import load
+
+    for found in load("iris_controller.checkpoint.restore").newest_first(store, []):
+        return _as_saved(store, found)
+    return None
+
+
+def newest_whole(store: ObjectStore, passed_over: list[str]) -> Saved | None:
+    """The newest checkpoint of which all was read and is what its manifest says; `passed_over` gets one line for each newer one.
+
+    Raises IrisError: the store does not answer.
+    """
+    from iris_core.cli.beside import load
+
+    restore: Any = load("iris_controller.checkpoint.restore")
+    for found in restore.newest_first(store, passed_over):
+        try:
+            restore.require_whole(found)
+        except load("iris_controller.checkpoint.layout").BadCheckpoint as bad:
+            passed_over.append(f"checkpoint {found.epoch_ms}: {bad.message}")
+            continue
+        return _as_saved(store, found)
+    return None
+
+
+def _as_saved(store: ObjectStore, found: Any) -> Saved:
+    """As the controller names it: a store on its host's disk has another name from here."""
     from iris_core.procedures.target import Saved
 
-    skipped: list[str] = []
-    for found in load("iris_controller.checkpoint.restore").newest_first(store, skipped):
-        # As the controller names it: a store on its host's disk has another name from here.
-        own = found.label.replace(store.url, getattr(store, "root", store.url), 1)
-        return Saved(own, found.epoch_ms, found.manifest.schema)
-    return None
+    own = found.label.replace(store.url, getattr(store, "root", store.url), 1)
+    return Saved(own, found.epoch_ms, found.manifest.schema)
 
 
 def saved(store: ObjectStore, path: str, *, whole: bool = True) -> Saved:

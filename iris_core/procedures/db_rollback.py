@@ -31,7 +31,7 @@ from iris_core.procedures.events import (
     StepFailed,
     World,
 )
-from iris_core.procedures.moves import Moves, off
+from iris_core.procedures.moves import READ_S, Moves, off
 from iris_core.procedures.record import Phase
 
 if TYPE_CHECKING:
@@ -42,8 +42,6 @@ KILL_S: Final = 10.0
 """What a controller that is to be ended may take; one that hangs ends by force."""
 STOP_S: Final = 180.0
 RESTORE_S: Final = 1_800.0
-READ_S: Final = 300.0
-"""What reading all of a checkpoint may take."""
 SHOW_S: Final = 90.0
 
 

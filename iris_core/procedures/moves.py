@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 STAGE_S: Final = 2_700.0
+READ_S: Final = 300.0
+"""What reading all of a checkpoint may take."""
 ENDING_S: Final = 90.0
 """What a controller may take to end once its last checkpoint is answered."""
 LOST_ANSWER_S: Final = 10.0
@@ -427,16 +429,27 @@ class Moves:
         return Evidence(id="schema", title="the database of both releases", gather=gather)
 
     def newest(self, id_: str) -> Evidence:
-        """The newest valid checkpoint: {"path", "epoch_ms", "age_ms"}; path "" = there is none."""
+        """The path of the newest checkpoint with a valid manifest, "" = there is none."""
 
-        async def gather(report: Report) -> dict[str, Any]:
+        async def gather(report: Report) -> str:
             found = await off(self._t.newest)
-            if found is None:
-                return {"path": "", "epoch_ms": 0, "age_ms": 0}
-            age_ms = max(self._t.now_ms() - found.epoch_ms, 0)
-            return {"path": found.path, "epoch_ms": found.epoch_ms, "age_ms": age_ms}
+            return found.path if found is not None else ""
 
         return Evidence(id=id_, title="the newest checkpoint", gather=gather)
+
+    def newest_whole(self, id_: str) -> Evidence:
+        """The newest checkpoint of which all can be read: {"path", "age_ms", "passed_over"}; path "" = there is none.
+
+        `passed_over` has a line for each newer one, which cannot be gone back to.
+        """
+
+        async def gather(report: Report) -> dict[str, Any]:
+            passed_over: list[str] = []
+            found = await off(self._t.newest_whole, passed_over)
+            path, epoch_ms = (found.path, found.epoch_ms) if found is not None else ("", self._t.now_ms())
+            return {"path": path, "age_ms": max(self._t.now_ms() - epoch_ms, 0), "passed_over": passed_over}
+
+        return Evidence(id=id_, title="the newest checkpoint, read whole", gather=gather, timeout_s=READ_S)
 
     def committed_itself(self) -> Evidence:
         """Whether the record says that the new release is committed: its controller wrote that."""

@@ -36,10 +36,12 @@ from iris_core.procedures.way_back import So, way_back
 __all__ = ["GATE", "HEALTH_S", "Lost", "Saved", "Target", "restart"]
 
 GATE: Final = "restart"
+SHOWN_BAD: Final = 3
+"""Checkpoints that cannot be used, of which the question says why."""
 
 
 def restart(target: Target, *, skip_checkpoint: bool = False, checkpoint_timeout_s: float = 300.0) -> Procedure:
-    """The procedure. `skip_checkpoint` takes none: to go back with, there is the newest one that was taken before."""
+    """The procedure. `skip_checkpoint` takes none: to go back with, there is the newest whole one that was taken before."""
     return flat(_restart(target, skip_checkpoint, checkpoint_timeout_s))
 
 
@@ -54,7 +56,7 @@ async def _restart(target: Target, skip_checkpoint: bool, timeout_s: float) -> P
     so = So(skipped=skip_checkpoint)
     newest: dict[str, Any] = {}
     if skip_checkpoint:
-        newest = yield moves.newest("newest")
+        newest = yield moves.newest_whole("newest")
         so.checkpoint = newest["path"]
     choice = yield Gate(
         id=GATE,
@@ -84,7 +86,7 @@ async def _restart(target: Target, skip_checkpoint: bool, timeout_s: float) -> P
         so.reached = "stopped"
         if not last and not skip_checkpoint:
             found = yield moves.newest("last-saved")  # its answer was lost: what it wrote last is there
-            last = found["path"] if found["path"] != so.checkpoint else ""
+            last = found if found != so.checkpoint else ""
         if last:
             so.checkpoint, so.whole = last, True
             yield moves.name_last(last)
@@ -129,17 +131,26 @@ def _undo(old: str, newest: dict[str, Any], skip: bool) -> tuple[str, ...]:
     later = "afterwards, restart --rollback goes back, and drops what came after the checkpoint"
     if not skip:
         return f"{back}, and nothing is lost", later
+    passed_over = _few(newest["passed_over"])
     if not newest["path"]:
         return (
+            *passed_over,
             "there is no checkpoint to go back with",
             f"{back} only if it did not change the database; else nothing runs until a person decides",
         )
     age = format_age(newest["age_ms"])
+    which = "the newest checkpoint that is whole" if passed_over else "the newest checkpoint"
     return (
-        f"the newest checkpoint is {age} old: {newest['path']}",
+        *passed_over,
+        f"{which} is {age} old: {newest['path']}",
         f"{back}; if it changed the database, what came after that checkpoint is lost",
         later,
     )
+
+
+def _few(lines: list[str]) -> list[str]:
+    more = len(lines) - SHOWN_BAD
+    return [*lines[:SHOWN_BAD], *([f"and {more} more that cannot be used"] if more > 0 else [])]
 
 
 def _tree(target: Target) -> Any:

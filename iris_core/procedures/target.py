@@ -41,6 +41,10 @@ def _nothing() -> None:
     return None
 
 
+def _none_whole(passed_over: list[str]) -> Saved | None:
+    return None
+
+
 def _named(path: str) -> Saved:
     return Saved(path, 0, "")
 
@@ -64,7 +68,9 @@ class Target:
         restore_hint: How a checkpoint is put back by hand, of its path.
         command: The command line that does the same.
         secrets: Resolves every secret that the controller needs from here. Raises IrisError: one cannot be had.
-        newest: The newest valid checkpoint, None if there is none.
+        newest: The newest checkpoint with a valid manifest, None if there is none.
+        newest_whole: The newest one of which all was read and found to be right, None if there is none; the list gets a line for each
+            newer one, which is not.
         saved: The checkpoint of that path, found to be whole. Raises IrisError: it is not.
         lost: What going back to the checkpoint of that path drops, asked of the running controller.
         health_s: What a new controller may take until it answers `/health`.
@@ -84,6 +90,7 @@ class Target:
     command: str
     secrets: Callable[[], None] = _nothing
     newest: Callable[[], Saved | None] = _nothing
+    newest_whole: Callable[[list[str]], Saved | None] = _none_whole
     saved: Callable[[str], Saved] = _named
     lost: Callable[[str], Lost] = _no_count
     health_s: float = HEALTH_S

@@ -60,6 +60,8 @@ class World:
         self.schemas = {OLD: FIRST, NEW: SECOND if migrates else FIRST, "r0": FIRST}
         self.database = Database(list(FIRST), ["a", "b"])
         self.checkpoints: dict[str, Database] = {}
+        self.damaged: set[str] = set()
+        """Of `checkpoints`: their manifests are valid, and what they hold is not."""
         self.restored: list[str] = []
         self.refused: list[str] = []
         """Releases that refused to start: the database is newer than they are."""
@@ -141,6 +143,13 @@ class World:
         paths = sorted(self.checkpoints, key=lambda path: int(path.rpartition("/")[2]))
         return self.saved(paths[-1]) if paths else None
 
+    def newest_whole(self, passed_over: list[str]) -> Saved | None:
+        for path in sorted(self.checkpoints, key=lambda path: -int(path.rpartition("/")[2])):
+            if path not in self.damaged:
+                return self.saved(path)
+            passed_over.append(f"checkpoint {path.rpartition('/')[2]}: it is damaged")
+        return None
+
     def saved(self, path: str) -> Saved:
         if path not in self.checkpoints:
             raise IrisError(f"Checkpoint not found: {path}")
@@ -156,7 +165,7 @@ class World:
             freeze=lambda: SourceTree(NEW, self.folder, "main", "c0ffee", "Mend it", ("a.py",)),
             build=self.build, schema=lambda release: self.schemas[release], running=lambda: {"running": 3},
             checkpoint=self.checkpoint, restore_hint=lambda path: f"restore {path}", command="cluster controller restart",
-            secrets=self.secrets, newest=self.newest, saved=self.saved, lost=self.lost,
+            secrets=self.secrets, newest=self.newest, newest_whole=self.newest_whole, saved=self.saved, lost=self.lost,
         )  # fmt: skip
 
     async def run(

@@ -233,6 +233,24 @@ async def test_where_nothing_new_ever_ran_the_database_is_not_touched(tmp_path: 
         assert outcome.status is Status.ROLLED_BACK and found.phase is Phase.ROLLED_BACK
 
 
+@pytest.mark.parametrize("damaged", [1, 4, 5])
+async def test_without_a_checkpoint_of_its_own_it_goes_back_to_one_that_is_whole(tmp_path: Path, damaged: int) -> None:
+    world = World(tmp_path, migrates=True)
+    saved = [world.save() for _ in range(5)]
+    world.damaged.update(saved[5 - damaged :])
+    world.host.unhealthy.add(NEW)
+    outcome = await world.run(skip=True)
+    undo = world.asked[0]["undo"]
+    assert undo[0] == "checkpoint 14: it is damaged", "what is passed over is said"
+    assert (f"and {damaged - 3} more that cannot be used" in undo) == (damaged > 3)
+    if damaged < 5:
+        assert outcome.status is Status.ROLLED_BACK and world.restored == [saved[4 - damaged]]
+        assert any(line == f"the newest checkpoint that is whole is 1h30m old: {saved[4 - damaged]}" for line in undo)
+    else:
+        assert outcome.status is Status.FAILED and not world.restored and not world.host.running
+        assert "there is no checkpoint to go back with" in undo and "there is no checkpoint" in outcome.next
+
+
 @pytest.mark.parametrize("migrates", [False, True])
 @pytest.mark.parametrize("periodic", [False, True])
 async def test_without_a_checkpoint_of_its_own_it_goes_back_as_its_gate_said(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from iris_controller.checkpoint.layout import COMPRESSED, MANIFEST, folder_of
-from iris_core.cli.restart_target import newest, saved
+from iris_core.cli.restart_target import newest, newest_whole, saved
 from iris_core.contracts import IrisError
 from providers.objects import open_store
 from tests.unit.checkpoint_world import T0, checkpoint, make_state
@@ -37,3 +37,24 @@ def test_a_checkpoint_that_is_damaged_anywhere_is_refused_while_the_controller_s
     store.delete(f"{folder_of(T0)}/{MANIFEST}")
     with pytest.raises(IrisError, match="cannot be used"):
         saved(store, path)
+
+
+def test_a_restart_without_a_checkpoint_reads_the_one_that_it_would_go_back_to(tmp_path: Path) -> None:
+    state = make_state(tmp_path / "state")
+    store = open_store(f"file://{tmp_path}/remote")
+    for at in (T0, T0 + 1_000, T0 + 2_000):
+        checkpoint(state, store, at)
+    passed_over: list[str] = []
+    found = newest_whole(store, passed_over)
+    assert found == newest(store) and found is not None and found.epoch_ms == T0 + 2_000 and not passed_over
+    name = f"{folder_of(T0 + 2_000)}/{COMPRESSED}"
+    whole = store.get(name)
+    store.put(name, whole[:-1] + bytes([whole[-1] ^ 1]))
+    store.delete(f"{folder_of(T0 + 1_000)}/{MANIFEST}")
+    found = newest_whole(store, passed_over)
+    assert found is not None and found.epoch_ms == T0
+    assert [line.partition(":")[0] for line in passed_over] == [f"checkpoint {T0 + 2_000}", f"checkpoint {T0 + 1_000}"]
+    assert "is damaged" in passed_over[0]
+    name = f"{folder_of(T0)}/{COMPRESSED}"
+    store.put(name, store.get(name)[:-1])
+    assert newest_whole(store, []) is None
