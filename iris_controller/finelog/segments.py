@@ -426,12 +426,6 @@ class SegmentFile:
             raise
         return table.combine_chunks().to_batches()[0]
 
-    def has_none(self, group: int, column: str) -> bool:
-        """Whether a column is known to be False or 0 in all of a row group."""
-        place = self.footer.schema.get_field_index(column)
-        told = self.footer.metadata.row_group(group).column(place).statistics
-        return told is not None and told.has_min_max and not told.min and not told.max
-
     def is_empty(self, group: int, column: str) -> bool:
         """Whether a column is known to be False, 0 or NULL in all of a row group, or is not there at all."""
         place = self.footer.schema.get_field_index(column)

@@ -234,7 +234,7 @@ class SegmentScan:
     def _places(self, group: int, runs: list[Run], low: int, high: int) -> Any:
         """The places in some runs of a row group; None if it cannot be read."""
         columns = list(PLACE[:3])
-        if not (self._file.has_none(group, "part") and self._file.has_none(group, "partial")):
+        if not (self._file.is_empty(group, "part") and self._file.is_empty(group, "partial")):
             columns = list(PLACE)
         is_owned = all(run.is_owned(self._query) for run in runs)
         try:
@@ -321,7 +321,7 @@ class SegmentScan:
             return
         searches = query.filters_content
         has_gaps = any(piece.has_gaps for piece in pieces)
-        has_parts = not (self._file.has_none(group, "part") and self._file.has_none(group, "partial"))
+        has_parts = not (self._file.is_empty(group, "part") and self._file.is_empty(group, "partial"))
         columns = tested(pieces)
         if not searches:
             columns |= set(self._worth_reading(group, columns))
@@ -368,7 +368,7 @@ class SegmentScan:
         """Whether the index tells that none of these rows match, and none are gap records, or parts of a line to be told of."""
         if self._groups is None or group in self._groups or any(piece.has_gaps for piece in pieces):
             return False
-        return not self._tells_parts or self._file.has_none(group, "partial")
+        return not self._tells_parts or self._file.is_empty(group, "partial")
 
     def _pass_over(self, window: Window, group: int, runs: list[Run], pieces: list[Piece], low: int, high: int) -> None:
         """Counts rows that would have been searched, and reads no more than that takes."""
