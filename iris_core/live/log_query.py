@@ -25,8 +25,8 @@ MAX_SOURCES: Final = 64
 EXACT, PREFIX = 1, 2
 """`MatchScope`'s numbers."""
 _WORD = re.compile(r"\s*(\S+)")
-_VALUE = re.compile(r"""\s*("((?:[^"\\]|\\.)*)"|\S+)""")
-"""What stands behind an option; in quotes where it has blanks."""
+_QUOTED = re.compile(r'\s*"((?:[^"\\]|\\.)*)"(?!\S)')
+"""What stands behind an option in quotes, since it has blanks; one that begins with a quote itself has a backslash before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +75,18 @@ class LogQuery:
         """The same without a filter: the bound of time stays."""
         return LogQuery(since_ms=self.since_ms)
 
+    @property
+    def _left_out(self) -> str:
+        """The patterns of `without` as one; "" = there are none."""
+        return "|".join(self.without if len(self.without) < 2 else (f"(?:{one})" for one in self.without))
+
     def words(self) -> str:
         """The filter as it is typed."""
         words = [f"-C {self.context}"] if self.context is not None else []
         if self.min_level:
             words.append(f"-l {LogLevel(self.min_level).label}")
         for pattern in self.without:
-            words += ["-v", f'"{pattern}"' if re.search(r"\s", pattern) or pattern.startswith('"') else pattern]
+            words += ["-v", f'"{pattern}"' if re.search(r"\s", pattern) else pattern]
         if self.substring:
             words += ["-F", self.substring]
         elif self.regex:
@@ -98,7 +103,7 @@ class LogQuery:
             match_scope=first.scope,  # type: ignore[arg-type]
             regex=self.regex,
             substring=self.substring,
-            without="|".join(self.without if len(self.without) < 2 else (f"(?:{one})" for one in self.without)),
+            without=self._left_out,
             min_level=self.min_level,  # type: ignore[arg-type]
             since_ms=self.since_ms,
             # Of several jobs the oldest run decides: nothing of the others may be missing.
@@ -131,7 +136,7 @@ def parse_log_query(text: str, base: LogQuery) -> LogQuery:
             if not rest:
                 raise ModelError("-F needs a text after it", position=word.start(1))
             return replace(query, substring=rest)
-        value = (_VALUE if option == "-v" else _WORD).match(text, word.end())
+        value = (_QUOTED.match(text, word.end()) if option == "-v" else None) or _WORD.match(text, word.end())
         if option not in ("-C", "-l", "-v"):
             raise ModelError(
                 f"there is no option {option}",
@@ -141,9 +146,7 @@ def parse_log_query(text: str, base: LogQuery) -> LogQuery:
         if value is None:
             raise ModelError(f"{option} needs a value after it", position=word.start(1))
         if option == "-v":
-            query = _leaving_out(
-                query, *((value[2], value.start(2)) if value[2] is not None else (value[1], value.start(1)))
-            )
+            query = _leaving_out(query, value[1], value.start(1), is_quoted=value.re is _QUOTED)
         else:
             query = _with(query, option, value[1], value.start(1))
         at = value.end()
@@ -168,9 +171,25 @@ def _check(pattern: str, at: int) -> None:
         raise ModelError(message, field=error.field, position=moved, hint=error.hint) from None
 
 
-def _leaving_out(query: LogQuery, pattern: str, at: int) -> LogQuery:
+def _leaving_out(query: LogQuery, pattern: str, at: int, *, is_quoted: bool) -> LogQuery:
+    if not pattern:
+        raise ModelError("-v needs a pattern: an empty one is found in every line", position=at)
+    if pattern.startswith('"') and not is_quoted:
+        raise ModelError(
+            "the quote that begins here has no end before a blank",
+            position=at,
+            hint='-v "PATTERN WITH BLANKS"; \\" is a quote of the pattern',
+        )
     _check(pattern, at)
-    return replace(query, without=(*query.without, pattern))
+    found = replace(query, without=(*query.without, pattern))
+    if query.without:
+        try:
+            compile_content_regex(found._left_out)
+        except ModelError as error:
+            # Each is right by itself: they are too long together, or one swallows what stands behind it.
+            message = f"it cannot be put together with the other -v: {error.message}"
+            raise ModelError(message, position=at, hint="shorten one, or end its \\Q with \\E") from None
+    return found
 
 
 def _with(query: LogQuery, option: str, value: str, at: int) -> LogQuery:

@@ -416,6 +416,7 @@ async def test_a_log_without_a_line_says_the_likely_cause_until_there_is_one() -
         ("-l warning -C 0 x", LogQuery(regex="x", context=0, min_level=3, since_ms=7)),
         ("-l error", LogQuery(min_level=4, since_ms=7)),
         ('-v ping -v "a b" x', LogQuery(regex="x", without=("ping", "a b"), since_ms=7)),
+        (r'-v \"a -v "\"b c" x', LogQuery(regex="x", without=(r"\"a", r"\"b c"), since_ms=7)),
         ("-C 1 -v ping", LogQuery(context=1, without=("ping",), since_ms=7)),
         ("-F  (a", LogQuery(substring=" (a", since_ms=7)),
         ("-- -x", LogQuery(regex="-x", since_ms=7)),
@@ -447,6 +448,11 @@ def test_what_is_left_out_goes_to_the_server_as_one_pattern() -> None:
         ("-F", 0, "needs a text"),
         ("-v", 0, "needs a value"),
         ('-v "a (" x', 6, "missing"),
+        ('-v "" x', 4, "an empty one is found in every line"),
+        ('-v "a b', 3, "has no end"),
+        ('-v "a"b c', 3, "has no end"),
+        (r"-v \Qa -v b", 10, "cannot be put together"),
+        (f"-v {'a' * 3000} -v {'b' * 3000}", 3007, "cannot be put together .* more than 4096"),
     ],
 )
 def test_a_wrong_filter_says_where(text: str, position: int, message: str) -> None:
