@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from iris_core.cli import output
-from iris_core.cli.options import Seconds
+from iris_core.cli.options import Seconds, confirm_option
 from iris_core.contracts import IrisError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Stop a deployed cluster: controller, workers, tasks.")
-@click.option("--confirm", metavar="CLUSTER", help="The name of the cluster, instead of being asked for it.")
+@confirm_option
 @click.pass_obj
 def stop(session: Session, confirm: str | None) -> None:
     """Stop a cluster that is deployed, with its workers and log store: everything that runs on it ends.
@@ -36,7 +36,7 @@ def stop(session: Session, confirm: str | None) -> None:
 
 
 @click.command(short_help="Stop a deployed cluster with all that runs, and start it again.")
-@click.option("--confirm", metavar="CLUSTER", help="The name of the cluster, instead of being asked for it.")
+@confirm_option
 @click.option(
     "--timeout",
     type=Seconds(1),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from iris_core.cli import output
-from iris_core.cli.options import Seconds, output_option
+from iris_core.cli.options import Seconds, confirm_option, output_option
 from iris_core.contracts import IrisError
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _record_first(store: ObjectStore, release: str) -> None:
 
 
 @click.command(short_help="Stop the controller that is deployed; workers and tasks go on.")
-@click.option("--confirm", metavar="CLUSTER", help="The name of the cluster, instead of being asked for it.")
+@confirm_option
 @click.pass_obj
 def stop(session: Session, confirm: str | None) -> None:
     """Stop the controller that is deployed. Its workers and their tasks go on, and the next one takes them over.

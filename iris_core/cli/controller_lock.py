@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from iris_core.cli.driving import STOPPED, Asked, drive
+from iris_core.cli.options import confirm_option
+from iris_core.cli.procedure_options import approve_option, journal_dir_option
 
 if TYPE_CHECKING:
     from iris_core.cli.session import Session
@@ -18,11 +20,9 @@ NAME: Final = "break-lock"
 
 
 @click.command("break-lock", short_help="Free the lock that a dead restart or rollout left.")
-@click.option("--confirm", metavar="CLUSTER", help="The name of the cluster, instead of being asked for it.")
-@click.option(
-    "--approve", multiple=True, metavar="STEP=TOKEN", help="Approve exactly what --dry-run showed under this token."
-)
-@click.option("--journal-dir", metavar="DIR", help="Where the journal is written. Default: $IRIS_JOURNAL_DIR.")
+@confirm_option
+@approve_option
+@journal_dir_option
 @click.option("--dry-run", is_flag=True, help="Show who holds it and since when, and change nothing.")
 @click.pass_obj
 def break_lock(

@@ -14,7 +14,8 @@ import click
 
 from iris_core.cli.driving import STOPPED, Asked, drive
 from iris_core.cli.image_options import build_profile_option, image_platform_option, prebuilt_tag_option
-from iris_core.cli.options import Seconds
+from iris_core.cli.options import confirm_option
+from iris_core.cli.procedure_options import approve_option, checkpoint_timeout_option, journal_dir_option
 from iris_core.cli.restart_target import target_of
 from iris_core.contracts import IrisError, UsageFailed
 
@@ -27,7 +28,6 @@ __all__ = ["prune_releases", "restart", "target_of"]
 
 NAME: Final = "restart"
 BACK: Final = "rollback"
-CHECKPOINT_S: Final = 300
 
 
 @click.command(short_help="Restart the deployed controller into the tree that is here.")
@@ -41,22 +41,13 @@ CHECKPOINT_S: Final = 300
     is_flag=True,
     help="Go back to what the last deployment replaced; drops what came after its checkpoint.",
 )
-@click.option(
-    "--checkpoint-timeout",
-    type=Seconds(1),
-    default=CHECKPOINT_S,
-    show_default=True,
-    metavar="S",
-    help="Wait at most so long for each checkpoint.",
-)
+@checkpoint_timeout_option
 @image_platform_option
 @build_profile_option
 @prebuilt_tag_option
-@click.option("--confirm", metavar="CLUSTER", help="The name of the cluster, instead of being asked for it.")
-@click.option(
-    "--approve", multiple=True, metavar="STEP=TOKEN", help="Approve exactly what --dry-run showed under this token."
-)
-@click.option("--journal-dir", metavar="DIR", help="Where the journal is written. Default: $IRIS_JOURNAL_DIR.")
+@confirm_option
+@approve_option
+@journal_dir_option
 @click.option("--resume", metavar="ID", help="Go on with a restart that was killed.")
 @click.option("--dry-run", is_flag=True, help="Look at everything, show what would be done, and change nothing.")
 @click.pass_obj

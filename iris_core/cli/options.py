@@ -63,6 +63,13 @@ def headers_option(function: F) -> F:
     return click.option("--no-headers", is_flag=True, help="Leave the headings out.")(function)
 
 
+def confirm_option(function: F) -> F:
+    """`--confirm`, the cluster's name."""
+    return click.option("--confirm", metavar="CLUSTER", help="The name of the cluster, instead of being asked for it.")(
+        function
+    )
+
+
 def watch_option(function: F) -> F:
     """`-w/--watch`."""
     return click.option("-w", "--watch", is_flag=True, help="Go on and print what changes.")(function)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from iris_core.cli import output
 from iris_core.cli.diagnostics import PipeClosed
-from iris_core.cli.options import Seconds, output_option
+from iris_core.cli.options import output_option
+from iris_core.cli.procedure_options import checkpoint_timeout_option
 from iris_core.cli.rollout_options import (
     answer_options,
     clusters_option,
@@ -32,20 +33,11 @@ if TYPE_CHECKING:
     from iris_core.procedures.events import Outcome
     from iris_core.procedures.journal import Record
 
-CHECKPOINT_S: Final = 300
-
 
 @click.command(short_help="Ship the tree that is here to the clusters, one after the other.")
 @clusters_option
 @shipping_options
-@click.option(
-    "--checkpoint-timeout",
-    type=Seconds(1),
-    default=CHECKPOINT_S,
-    show_default=True,
-    metavar="S",
-    help="Wait at most so long for each checkpoint.",
-)
+@checkpoint_timeout_option
 @answer_options
 @journal_option
 @output_option("table", "jsonl")

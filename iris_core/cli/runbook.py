@@ -9,6 +9,8 @@ import click
 
 from iris_core.cli import output
 from iris_core.cli.lazy import Lazy, LazyGroup
+from iris_core.cli.options import confirm_option
+from iris_core.cli.procedure_options import approve_option, journal_dir_option
 from iris_core.contracts import IrisError, UsageFailed
 
 if TYPE_CHECKING:
@@ -34,11 +36,9 @@ def runbook() -> None:
 @click.command("db-rollback", short_help=COMMANDS["db-rollback"].help)
 @click.argument("checkpoint", required=False, metavar="[CHECKPOINT]")
 @click.option("--undo", metavar="ID", help="Take the run of that id back: the database of before again.")
-@click.option("--confirm", metavar="CLUSTER", help="The name of the cluster, instead of being asked for it.")
-@click.option(
-    "--approve", multiple=True, metavar="STEP=TOKEN", help="Approve exactly what --dry-run showed under this token."
-)
-@click.option("--journal-dir", metavar="DIR", help="Where the journal is written. Default: $IRIS_JOURNAL_DIR.")
+@confirm_option
+@approve_option
+@journal_dir_option
 @click.option("--resume", metavar="ID", help="Go on with a run that was killed.")
 @click.option("--dry-run", is_flag=True, help="Look at everything, show what would be done, and change nothing.")
 @click.pass_obj

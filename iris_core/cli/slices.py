@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from iris_core.cli import output
-from iris_core.cli.options import output_option
+from iris_core.cli.options import confirm_option, output_option
 
 if TYPE_CHECKING:
     from iris_core.cli.session import Session
@@ -40,7 +40,7 @@ def create_slice(session: Session, scale_group: str, dry_run: bool, how: output.
 
 @click.command("delete-slice", short_help="Delete a slice: what runs there is stopped and tried again elsewhere.")
 @click.argument("slice_id", metavar="SLICE")
-@click.option("--confirm", metavar="CLUSTER", help="The name of the cluster, instead of being asked for it.")
+@confirm_option
 @click.option("--reason", default="", metavar="TEXT", help="Kept with the slice and in the controller's log.")
 @click.option("--dry-run", is_flag=True, help="Print the tasks that it would stop.")
 @click.pass_obj
