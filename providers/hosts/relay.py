@@ -44,16 +44,15 @@ class Relay:
         """
         if len(data) > LARGEST or not self._lock.acquire(timeout=BUSY_S):
             return None
+        deadline = time.monotonic() + timeout_s
         try:
             child = self._child
             if child is None or child.poll() is not None:
                 self._end()
                 child = self._begin()
-            deadline = time.monotonic() + timeout_s
+                self._write(child, carried.package(), deadline)
             note = json.dumps({"argv": list(words), "size": len(data)}).encode() + b"\n"
-            assert child.stdin is not None
-            child.stdin.write(note + data)
-            child.stdin.flush()
+            self._write(child, note + data, deadline)
             answer = json.loads(self._line(child, deadline))
             out = self._exactly(child, int(answer["size"]), deadline)
             return Done(int(answer["code"]), out, str(answer["err"]), 1)
@@ -70,9 +69,18 @@ class Relay:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         self._child, self._unread = child, b""
-        assert child.stdin is not None
-        child.stdin.write(carried.package())
         return child
+
+    def _write(self, child: subprocess.Popen[bytes], data: bytes, deadline: float) -> None:
+        """A pipe that nobody reads from blocks its writer, whom only the end of the program frees."""
+        assert child.stdin is not None
+        timer = threading.Timer(max(deadline - time.monotonic(), 0), child.kill)
+        timer.start()
+        try:
+            child.stdin.write(data)
+            child.stdin.flush()
+        finally:
+            timer.cancel()
 
     def _more(self, child: subprocess.Popen[bytes], deadline: float) -> None:
         assert child.stdout is not None

@@ -148,7 +148,7 @@ class Ssh:
             failure = _failure(self.label, run, timeout_s, begun=begun)
             if failure.final or got or attempt == self.attempts + first - 1:
                 if attempt > first:
-                    failure.message += f" ({self.attempts} attempts)"
+                    failure.message += f" ({attempt - first + 1} attempts)"
                     failure.args = (failure.message,)
                 raise failure
             self._say(f"{failure.message}; trying again in {pause:g} s")

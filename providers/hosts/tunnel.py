@@ -61,28 +61,31 @@ class SshTunnel:
         self._reader = threading.Thread(target=self._drain, name="ssh tunnel", daemon=True)
         self._reader.start()
         limit = self.host.connect_timeout_s + OPEN_S
-        if self._await_ready(limit):
+        ready = self._await_ready(limit)
+        if ready:
             return True
-        late = self._child.poll() is None
         self.close()
         said = self._said.decode(errors="replace")
-        if late:
+        if ready is None:
             raise HostUnreachable(f"ssh {self.host.label}: no tunnel within {limit:g} s", hint="is the host up?")
         if "cannot listen to port" in said.lower() and not last:
             return False
         raise explain(self.host.label, said, fallback=f"it ended with exit code {self._child.returncode}")
 
-    def _await_ready(self, limit_s: float) -> bool:
+    def _await_ready(self, limit_s: float) -> bool | None:
+        """Whether the word came: false = it never will, None = not within the limit."""
         assert self._child.stdout is not None
         handle, deadline, said = self._child.stdout.fileno(), time.monotonic() + limit_s, b""
         while READY not in said:
             left = deadline - time.monotonic()
             if left <= 0:
-                return False
+                return None
             if select.select([handle], [], [], left)[0]:
                 piece = os.read(handle, 4096)  # a login shell may say something first
                 if not piece:
-                    self._child.wait(END_S)
+                    # Its exit code is wanted; one that does not end by itself is ended.
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        self._child.wait(END_S)
                     return False
                 said = (said + piece)[-4096:]
         return True

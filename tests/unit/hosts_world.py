@@ -35,6 +35,7 @@ case "$fault" in
     echo "Connection to h1 closed by remote host." >&2; exit 255 ;;
   cut:*) head -c "${{fault#cut:}}" | sh -c "$last" >/dev/null 2>&1; echo "client_loop: send disconnect: Broken pipe" >&2; exit 255 ;;
   hang) exec sleep 600 ;;
+  mute) exec >&-; exec sleep 600 ;;
 esac
 exec sh -c "$last"
 """

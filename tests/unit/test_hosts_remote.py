@@ -18,9 +18,10 @@ import pytest
 from iris_core.contracts import ConnectFailed, ControllerUnhealthy, GenerationMismatch, IrisError, ObjectMissing
 from iris_core.procedures.files import digest_of
 from iris_core.procedures.wheelhouse import PipWheelhouse, target_of
-from providers.hosts import carried
+from providers.hosts import carried, tunnel
 from providers.hosts.controller_host import Shipment, SshControllerHost
 from providers.hosts.objects import HostStore
+from providers.hosts.relay import Relay
 from providers.hosts.ssh import HostUnreachable
 from tests.unit.hosts_world import World
 
@@ -62,6 +63,9 @@ def test_what_a_repetition_cannot_mend_is_said_at_once(world: World, fault: str,
     with pytest.raises(HostUnreachable, match=said) as caught:
         run(world, "true")
     assert caught.value.final and world.pauses == []
+    world.faults("refused", fault)
+    with pytest.raises(HostUnreachable, match=rf"{said} \(2 attempts\)"):
+        run(world, "true")
 
 
 def test_a_connection_that_hangs_is_given_up_and_tried_again(world: World) -> None:
@@ -134,6 +138,20 @@ def test_many_small_requests_need_one_connection_and_a_broken_one_is_replaced(wo
     world.remote.close()
     world.faults("refused", "ok")
     assert world.remote.ask("releases") == [], "the request is repeated over a connection of its own"
+
+
+def test_a_connection_that_takes_nothing_in_is_given_up(world: World) -> None:
+    world.faults("hang")
+    relay = Relay(world.ssh)
+    assert relay.run(("store", "put"), bytes(1 << 20), 0.2) is None
+    relay.close()
+
+
+def test_a_tunnel_that_says_no_word_and_does_not_end_is_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tunnel, "END_S", 0.1)
+    world.faults("mute")
+    with pytest.raises(HostUnreachable, match="ssh root@h1: it ended with exit code"):
+        tunnel.SshTunnel(world.ssh.host, 10000)
 
 
 # --- objects on its disk ---------------------------------------------------------------------------------------------
