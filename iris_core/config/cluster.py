@@ -279,7 +279,7 @@ def _cluster(document: Value, embedded: bool) -> ClusterConfig:
         name=name,
         source=document.source,
         platform=chosen[0],
-        local_state_dir=Path(storage["local_state_dir"].text()).expanduser() if "local_state_dir" in storage else None,
+        local_state_dir=storage["local_state_dir"].place() if "local_state_dir" in storage else None,
         remote_state_dir=_object_url(storage["remote_state_dir"]) if "remote_state_dir" in storage else "",
         controller_on=runs_on,
         controller_ssh=ssh,

@@ -8,6 +8,7 @@ is.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.contracts import UsageFailed
@@ -16,7 +17,6 @@ from iris_core.model.quantities import parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
-    from pathlib import Path
     from typing import TypeVar
 
     T = TypeVar("T")
@@ -99,6 +99,13 @@ class Value:
                 error.hint = "put it in quotes"
             raise error
         return self.data
+
+    def place(self) -> Path:
+        """A path on this machine, its home directory (`~`, `~user`) written out."""
+        try:
+            return Path(self.text()).expanduser()
+        except RuntimeError:
+            raise self.wrong(f"the home directory in {shown(self.text())} is not known") from None
 
     def whole(self, low: int, high: int) -> int:
         """A whole number within bounds, both included."""

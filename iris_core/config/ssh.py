@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from iris_core.contracts import UsageFailed
@@ -87,8 +86,7 @@ def _matching(value: Value, pattern: re.Pattern[str], problem: str) -> str:
 def _file(defaults: Mapping[str, Value], key: str) -> str:
     if key not in defaults:
         return ""
-    text = defaults[key].text()
-    path = Path(text).expanduser()
+    text, path = defaults[key].text(), defaults[key].place()
     # ssh splits a list of files at blanks and expands percent signs.
     if not path.is_absolute() or not text.isprintable() or any(character in text for character in ' "%$'):
         raise defaults[key].wrong(

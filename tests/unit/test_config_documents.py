@@ -246,6 +246,12 @@ def test_a_controller_on_an_ssh_host_says_how_it_is_reached() -> None:
         ("user: ops", 'user: "a b"', "is not a user"),
         ("key_file: /keys/iris", "key_file: iris", "not a path that ssh takes"),
         ("key_file: /keys/iris", "key_file: '/keys/%h'", "not a path that ssh takes"),
+        (
+            "key_file: /keys/iris",
+            "key_file: ~nobody-here/iris",
+            "the home directory in '~nobody-here/iris' is not known",
+        ),
+        ("defaults:", "storage: {local_state_dir: ~nobody-here}\ndefaults:", "the home directory"),
         ("controller: {", "controller: {local: {}, ", "expected one of gcp, manual, local, coreweave"),
         ("key_file", "keyfile", "unknown key"),
     ],
