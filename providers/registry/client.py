@@ -49,7 +49,9 @@ class RegistryClient:
 
     def inspect(self, image: ImageRef) -> ImageInfo:
         """What a tag or digest stands for now. Raises ImageMissing, RegistryDenied, RegistryFailed."""
-        answer, digest = self._manifest(image)
+        return self._described(image, *self._manifest(image))
+
+    def _described(self, image: ImageRef, answer: Answer, digest: str) -> ImageInfo:
         manifest = _json(answer, image)
         is_index = answer.kind in INDEXES
         platforms = _listed(manifest, image) if is_index else [self._platform_of(manifest, image)]
@@ -60,8 +62,8 @@ class RegistryClient:
         wanted = image.tagged(tag)
         if tag == LATEST:
             raise UsageFailed(f"{image.name}: the tag latest is never moved", hint="choose a tag of its own")
-        found = self.inspect(image)
-        answer, digest = self._manifest(found.ref)
+        answer, digest = self._manifest(image)
+        found = self._described(image, answer, digest)
         put = self._call(
             "PUT", wanted, f"manifests/{tag}", PUSH, headers={"content-type": answer.kind}, content=answer.body
         )
@@ -115,9 +117,7 @@ class RegistryClient:
     # --- requests ------------------------------------------------------------------------------------------------
 
     def _call(self, method: str, image: ImageRef, path: str, actions: str, **more: Any) -> Answer:
-        return self._send(method, f"{_base(image)}{image.repository}/{path}", image, actions, **more)
-
-    def _send(self, method: str, url: str, image: ImageRef, actions: str, **more: Any) -> Answer:
+        url = f"{_base(image)}{image.repository}/{path}"
         headers: dict[str, str] = more.pop("headers", {})
         known = self._authorizer.header(image, actions)
         answer = self._transport.send(
