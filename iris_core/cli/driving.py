@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
 import signal
 import sys
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.cli import output
+from iris_core.cli.terminal_line import typed_line
 from iris_core.contracts import UsageFailed
 
 if TYPE_CHECKING:
@@ -180,18 +180,5 @@ class _Shown:
             return answer
         if self._confirm is not None:
             return Answer(APPROVE, typed=self._confirm)
-        typed = await _typed(gate.name)
+        typed = (await typed_line(f"Type the name of the cluster ({gate.name}) to go on: ")).strip()
         return Answer(APPROVE, typed=typed) if typed else Answer(STOP, reason="nothing was typed")
-
-
-async def _typed(name: str) -> str:
-    """A line of the terminal. No thread waits for it: one could not be ended by Ctrl-C."""
-    sys.stderr.write(f"Type the name of the cluster ({name}) to go on: ")
-    sys.stderr.flush()
-    loop, ready, handle = asyncio.get_running_loop(), asyncio.Event(), sys.stdin.fileno()
-    loop.add_reader(handle, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(handle)
-    return os.read(handle, 4096).decode(errors="replace").strip()

@@ -7,12 +7,12 @@ stays at the gate with the token that would answer it: it is neither approved no
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from iris_core.cli.terminal_line import typed_line
 from iris_core.model.text import one_line
 from iris_core.procedures.approvals import Answer, Refused, Unanswered, check
 from iris_core.procedures.events import STOP
@@ -20,7 +20,6 @@ from iris_core.procedures.events import STOP
 if TYPE_CHECKING:
     from iris_core.procedures.events import Gate
 
-LONGEST: Final = 4096
 YES: Final = "yes"
 
 
@@ -114,19 +113,6 @@ def terminal_reader() -> Callable[[str], asyncio.Future[str]] | None:
         return None
 
     def ask(question: str) -> asyncio.Future[str]:
-        return asyncio.ensure_future(_line(question))
+        return asyncio.ensure_future(typed_line(question))
 
     return ask
-
-
-async def _line(question: str) -> str:
-    """A line with its end, "" at the end of the input."""
-    sys.stderr.write(question)
-    sys.stderr.flush()
-    loop, ready, handle = asyncio.get_running_loop(), asyncio.Event(), sys.stdin.fileno()
-    loop.add_reader(handle, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(handle)
-    return os.read(handle, LONGEST).decode(errors="replace")
