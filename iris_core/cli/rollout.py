@@ -108,7 +108,7 @@ async def _preflight(session: Session, wanted: Scope, shipping: Shipping, how: o
     from iris_core.live.clock import SystemClock
     from iris_core.model.text import one_line
     from iris_core.procedures import rollout_checks
-    from iris_core.procedures.rollout import as_value
+    from iris_core.procedures.source_tree import as_value
 
     def say(text: str, indent: str = "") -> None:
         if how == "table":

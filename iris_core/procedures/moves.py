@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from iris_core.contracts import ConnectFailed, ControllerUnhealthy, GenerationMismatch, IrisError
 from iris_core.procedures import lock, record
 from iris_core.procedures.events import Evidence, Grant, Mutation, NotStarted, Report, World
 from iris_core.procedures.record import Phase, RolloutRecord
-from iris_core.procedures.source_tree import SourceTree
+from iris_core.procedures.source_tree import as_tree
 
 if TYPE_CHECKING:
     from iris_core.procedures.target import Target
@@ -36,25 +35,6 @@ BACK_S: Final = 300.0
 async def off(call: Callable[..., T], *words: Any) -> T:
     """The call, in a thread."""
     return await asyncio.to_thread(call, *words)
-
-
-def tree_value(tree: SourceTree) -> dict[str, Any]:
-    """A tree as it is journalled."""
-    return {
-        "id": tree.id,
-        "root": str(tree.root),
-        "branch": tree.branch,
-        "base": tree.base,
-        "subject": tree.subject,
-        "dirty": list(tree.dirty),
-        "warnings": tree.warnings(),
-    }
-
-
-def _tree(value: dict[str, Any]) -> SourceTree:
-    return SourceTree(
-        value["id"], Path(value["root"]), value["branch"], value["base"], value["subject"], tuple(value["dirty"])
-    )
 
 
 class Moves:
@@ -262,7 +242,7 @@ class Moves:
         """Builds the release and puts it where it can be started."""
 
         async def do() -> None:
-            built = await off(self._t.build, _tree(tree))
+            built = await off(self._t.build, as_tree(tree))
             if built != tree["id"]:
                 raise IrisError(f"{built[:12]} was built instead of {tree['id'][:12]}")
             await off(self._t.host.stage, built)

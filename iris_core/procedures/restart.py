@@ -27,9 +27,10 @@ from iris_core.procedures.events import (
     Step,
     StepFailed,
 )
-from iris_core.procedures.moves import Moves, off, tree_value
+from iris_core.procedures.moves import Moves, off
 from iris_core.procedures.nested import Inner, Parts, flat
 from iris_core.procedures.record import Phase
+from iris_core.procedures.source_tree import as_value
 from iris_core.procedures.target import HEALTH_S, Lost, Saved, Target
 from iris_core.procedures.way_back import So, way_back
 
@@ -155,7 +156,7 @@ def _few(lines: list[str]) -> list[str]:
 
 def _tree(target: Target) -> Any:
     async def gather(report: Report) -> dict[str, Any]:
-        return tree_value(await off(target.freeze))
+        return as_value(await off(target.freeze))
 
     return gather
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.contracts import IrisError
@@ -30,7 +29,7 @@ from iris_core.procedures.events import (
 )
 from iris_core.procedures.nested import Inner, Parts, flat
 from iris_core.procedures.rollout_cluster import Cluster, Site, Taken, preflight
-from iris_core.procedures.source_tree import SourceTree
+from iris_core.procedures.source_tree import SourceTree, as_tree, as_value
 
 if TYPE_CHECKING:
     from iris_core.live.clock import Clock
@@ -64,30 +63,6 @@ class Fleet:
     clock: Clock
     checks_command: str = ""
     checkpoint_timeout_s: float = CHECKPOINT_S
-
-
-def as_value(tree: SourceTree) -> dict[str, Any]:
-    """A tree as the journal holds it."""
-    return {
-        "id": tree.id,
-        "root": str(tree.root),
-        "branch": tree.branch,
-        "base": tree.base,
-        "subject": tree.subject,
-        "dirty": list(tree.dirty),
-        "upstream": tree.upstream,
-        "ahead": tree.ahead,
-        "behind": tree.behind,
-        "warnings": tree.warnings(),
-    }
-
-
-def as_tree(value: dict[str, Any]) -> SourceTree:
-    """The tree of a journal."""
-    return SourceTree(
-        value["id"], Path(value["root"]), value["branch"], value["base"], value["subject"], tuple(value["dirty"]),
-        value["upstream"], value["ahead"], value["behind"],
-    )  # fmt: skip
 
 
 def rollout(fleet: Fleet) -> Procedure:

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from iris_core.contracts import IrisError, UsageFailed
 
@@ -71,6 +71,31 @@ class SourceTree:
         if self.repositories:
             lines.append(f"repositories inside are not part of it: {', '.join(self.repositories[:SHOWN])}")
         return lines
+
+
+def as_value(tree: SourceTree) -> dict[str, Any]:
+    """A tree as a journal holds it."""
+    return {
+        "id": tree.id,
+        "root": str(tree.root),
+        "branch": tree.branch,
+        "base": tree.base,
+        "subject": tree.subject,
+        "dirty": list(tree.dirty),
+        "upstream": tree.upstream,
+        "ahead": tree.ahead,
+        "behind": tree.behind,
+        "repositories": list(tree.repositories),
+        "warnings": tree.warnings(),
+    }
+
+
+def as_tree(value: dict[str, Any]) -> SourceTree:
+    """The tree of a journal; one that an earlier release began does not say what the tree was compared with."""
+    return SourceTree(
+        value["id"], Path(value["root"]), value["branch"], value["base"], value["subject"], tuple(value["dirty"]),
+        value.get("upstream", ""), value.get("ahead"), value.get("behind"), tuple(value.get("repositories", ())),
+    )  # fmt: skip
 
 
 def freeze(folder: Path, *, upstream: str = "", fetch: bool = False) -> SourceTree:

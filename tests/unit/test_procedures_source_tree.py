@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from iris_core.contracts import IrisError, UsageFailed
-from iris_core.procedures.source_tree import SourceTree, export, freeze
+from iris_core.procedures.source_tree import SourceTree, as_tree, as_value, export, freeze
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,3 +138,12 @@ def test_without_a_commit_and_outside_of_a_repository(tmp_path: Path) -> None:
 def test_many_dirty_files_are_counted(tmp_path: Path) -> None:
     tree = SourceTree("id", tmp_path, "main", "c", "s", tuple(f"f{n}" for n in range(8)))
     assert tree.warnings() == ["dirty: f0, f1, f2, f3, f4 +3 more"]
+
+
+def test_a_tree_comes_back_from_a_journal_with_all_that_has_to_be_said_of_it(tmp_path: Path) -> None:
+    tree = SourceTree("id", tmp_path, "main", "c", "s", ("f",), "origin/main", 1, None, ("vendored",))
+    value = json.loads(json.dumps(as_value(tree)))
+    assert as_tree(value) == tree and value["warnings"] == tree.warnings()
+    for later in ("upstream", "ahead", "behind", "repositories"):
+        del value[later]
+    assert as_tree(value) == SourceTree("id", tmp_path, "main", "c", "s", ("f",)), "as an earlier release wrote it"
