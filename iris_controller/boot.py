@@ -22,7 +22,7 @@ from iris_controller.store.reads import Readers
 from iris_controller.store.seal import Seal
 from iris_controller.store.writer import Writer
 from iris_core.auth.keys import SigningKey, key_of, load_or_create_key, load_public_key
-from iris_core.auth.secret_references import SecretMissing, resolve
+from iris_core.auth.secret_references import SecretMissing, obtain
 from iris_core.auth.tokens import KeySet, TokenSigner, load
 from iris_core.contracts import IrisError
 from iris_core.model.states import JOB_TERMINAL
@@ -108,16 +108,14 @@ def signing_key(config: ClusterConfig, state_dir: Path) -> SigningKey:
     wanted = next((secret for secret in config.secrets if secret.where == SIGNING_KEY), None)
     if wanted is None:
         return load_or_create_key(state_dir / "signing.key")
-    why = []
-    for reference in wanted.references:
-        try:
-            return key_of(resolve(reference).encode(), reference)
-        except SecretMissing as error:
-            why.append(error.message)
-    raise BootFailed(
-        f"{SIGNING_KEY} cannot be had here: {', '.join(why)}",
-        hint="a controller that is deployed sees files, and no shell's environment: cluster init-keys --out-file makes one",
-    )
+    try:
+        reference, secret = obtain(wanted)
+    except SecretMissing as error:
+        raise BootFailed(
+            f"{SIGNING_KEY} cannot be had here: {error.message}",
+            hint="a controller that is deployed sees files, and no shell's environment: cluster init-keys --out-file makes one",
+        ) from None
+    return key_of(secret.encode(), reference)
 
 
 def _open_store(state: StateDir, now_ms: int) -> tuple[Writer, Model]:

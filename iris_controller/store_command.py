@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -114,7 +113,7 @@ def _written(store: ObjectStore, words: argparse.Namespace) -> ObjectInfo:
             raise
         return found
     except OSError as error:
-        raise IrisError(f"cannot write {words.name}: {os.strerror(error.errno or 0).lower()}") from error
+        raise IrisError(f"cannot write {words.name}: {(error.strerror or str(error)).lower()}") from error
 
 
 def _receive(source: IO[bytes], words: argparse.Namespace, sink: Callable[[bytes], object]) -> None:

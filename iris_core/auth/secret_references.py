@@ -26,20 +26,26 @@ def require(wanted: Sequence[SecretReference], environment: Mapping[str, str] = 
     """Sees that each of them can be had. Raises SecretMissing, which names every one that cannot."""
     missing: list[str] = []
     for secret in wanted:
-        why = []
-        for reference in secret.references:
-            try:
-                resolve(reference, environment)
-                break
-            except SecretMissing as error:
-                why.append(error.message)
-        else:
-            missing.append(f"{secret.where}: {', '.join(why)}")
+        try:
+            obtain(secret, environment)
+        except SecretMissing as error:
+            missing.append(f"{secret.where}: {error.message}")
     if missing:
         raise SecretMissing(
             f"a secret that the controller needs cannot be had: {'; '.join(missing)}",
             hint="nothing was changed; set it where this command runs, or correct the reference",
         )
+
+
+def obtain(secret: SecretReference, environment: Mapping[str, str] = os.environ) -> tuple[str, str]:
+    """The first of its references that can be had, and the secret behind it. Raises SecretMissing: none can, and why not."""
+    why: list[str] = []
+    for reference in secret.references:
+        try:
+            return reference, resolve(reference, environment)
+        except SecretMissing as error:
+            why.append(error.message)
+    raise SecretMissing(", ".join(why))
 
 
 def resolve(reference: str, environment: Mapping[str, str] = os.environ) -> str:
