@@ -11,28 +11,27 @@ from iris_controller.worker.config import hostname
 from iris_core.wire.gen.iris.v1 import common_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from iris_controller.worker.attempt import Attempt
 
 
 class Meter:
-    """CPU since the last reading, per name."""
+    """CPU since the last reading, per attempt: its uid, since its key may be that of another one later."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[float, float]] = {}
 
-    def millicores(self, name: str, cpu_seconds: float, since: float) -> int:
+    def millicores(self, uid: str, cpu_seconds: float, since: float) -> int:
         """`cpu_seconds` used so far by what started at `since` (epoch s); the first reading is the average since then."""
         now = time.time()
-        used, at = self._last.get(name, (0.0, since))
-        self._last[name] = (cpu_seconds, now)
+        used, at = self._last.get(uid, (0.0, since))
+        self._last[uid] = (cpu_seconds, now)
         return max(0, int((cpu_seconds - used) * 1000 / max(now - at, 0.001)))
 
-    def forget_others(self, names: Iterable[str]) -> None:
-        """Drops every reading but those of `names`."""
-        keep = set(names)
-        self._last = {name: value for name, value in self._last.items() if name in keep}
+    def forget_others(self, uids: Collection[str]) -> None:
+        """Drops every reading but those of `uids`."""
+        self._last = {uid: value for uid, value in self._last.items() if uid in uids}
 
 
 def host_usage() -> tuple[int, int]:
@@ -41,7 +40,7 @@ def host_usage() -> tuple[int, int]:
     return int(used), int(psutil.cpu_percent(None) * 10 * (psutil.cpu_count() or 1))
 
 
-def of_processes(target: str, pids: Iterable[int], meter: Meter) -> common_pb2.ProcessInfo:
+def of_processes(target: str, uid: str, pids: Iterable[int], meter: Meter) -> common_pb2.ProcessInfo:
     """The sum over the processes that are there; the oldest one is the one named."""
     info = common_pb2.ProcessInfo(
         target=target,
@@ -68,14 +67,14 @@ def of_processes(target: str, pids: Iterable[int], meter: Meter) -> common_pb2.P
         if created <= oldest:
             oldest, info.pid = created, pid
     info.uptime_ms = int((time.time() - oldest) * 1000)
-    info.cpu_millicores = meter.millicores(target, cpu, oldest)
+    info.cpu_millicores = meter.millicores(uid, cpu, oldest)
     info.details["processes"] = str(count)
     return info
 
 
 async def of_attempt(attempt: Attempt, meter: Meter) -> common_pb2.ProcessInfo:
     """All processes of an attempt."""
-    info = of_processes(attempt.key, await attempt.processes.pids(), meter)
+    info = of_processes(attempt.key, attempt.uid, await attempt.processes.pids(), meter)
     if attempt.observation.pid:
         info.pid = attempt.observation.pid
     info.details["enforcement"] = attempt.processes.enforcement

@@ -376,6 +376,7 @@ class Worker:
                 attempt = self._agent.attempts.get(request.task_process_status)
                 if attempt is None or attempt.done:
                     return worker_pb2.WorkerReply(error="the attempt is not running on this worker")
+                self._meter.forget_others(self._agent.attempts.keys())
                 return worker_pb2.WorkerReply(process=await status.of_attempt(attempt, self._meter))
             case "profile":
                 return await self._profile(request.profile)
