@@ -55,8 +55,6 @@ class Terminal:
         self._screen: Any = pyte.Screen(columns, rows)
         self._stream: Any = pyte.ByteStream(self._screen)
         self._came: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
-        self.drawn_bytes = 0
-        """How much it has drawn so far, of what was looked at."""
         self._ended = False
         self._cpu_s = 0.0
         sys.setswitchinterval(_SWITCH_S)
@@ -136,7 +134,6 @@ class Terminal:
             self._take(self._came.get()[1])
 
     def _take(self, data: bytes) -> None:
-        self.drawn_bytes += len(data)
         self._stream.feed(data)
 
     def line(self, y: int) -> str:
