@@ -6,6 +6,7 @@ lock is freed by overwriting that very generation, never by deleting it. Must ne
 
 from __future__ import annotations
 
+from asyncio import to_thread
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +26,6 @@ from iris_core.procedures.events import (
     Step,
     World,
 )
-from iris_core.procedures.moves import off
 
 if TYPE_CHECKING:
     from iris_core.contracts import ObjectStore
@@ -37,11 +37,11 @@ async def break_lock(name: str, store: ObjectStore, now_ms: Callable[[], int], c
     """The procedure, for the cluster of that name. A lock that nobody holds is no failure."""
 
     async def look(report: Report) -> dict[str, Any]:
-        state = await off(lock.read, store)
+        state = await to_thread(lock.read, store)
         if state.holder is None:
             return {"words": "", "procedure": "", "generation": state.generation, "record": ""}
         try:
-            found = (await off(record.read, store)).record
+            found = (await to_thread(record.read, store)).record
             said = f"{found.phase} of {found.image[:12]}" if found is not None else "nothing yet"
         except IrisError as error:
             said = error.message
@@ -77,16 +77,16 @@ async def break_lock(name: str, store: ObjectStore, now_ms: Callable[[], int], c
         return
 
     async def do() -> None:
-        state = await off(lock.read, store)
+        state = await to_thread(lock.read, store)
         if state.generation != held["generation"]:
             raise NotStarted("the lock has changed hands meanwhile", hint="look again")
         try:
-            await off(lock.break_, store, state)
+            await to_thread(lock.break_, store, state)
         except GenerationMismatch as error:
             raise NotStarted("the lock has changed hands meanwhile", hint="look again") from error
 
     async def seen() -> World:
-        found = (await off(lock.read, store)).holder
+        found = (await to_thread(lock.read, store)).holder
         return World.NOT_DONE if found is not None and found.procedure == held["procedure"] else World.DONE
 
     yield Mutation(id="break", title="break the lock", gate=GATE, grant=grant, do=do, look=seen)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import time
+from asyncio import to_thread
 from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.contracts import IrisError
@@ -31,7 +32,7 @@ from iris_core.procedures.events import (
     StepFailed,
     World,
 )
-from iris_core.procedures.moves import READ_S, Moves, off
+from iris_core.procedures.moves import READ_S, Moves
 from iris_core.procedures.record import Phase
 
 if TYPE_CHECKING:
@@ -214,24 +215,24 @@ class _Work:
     async def preflight(self, report: Report) -> dict[str, Any]:
         """Raises IrisError: another procedure is at work, or it is not known what to start."""
         t = self._t
-        state = await off(lock.read, t.store)
+        state = await to_thread(lock.read, t.store)
         if state.holder is not None and state.holder.procedure != t.holder.procedure:
             raise lock.LockHeld(state, t.now_ms())
-        standing = (await off(record.read, t.store)).record
+        standing = (await to_thread(record.read, t.store)).record
         if standing is not None and standing.phase is Phase.ROLLBACK_REQUESTED:
             raise IrisError(
                 f"the record asks for a rollback to {standing.image[:12]}, which the next start would do over this",
                 hint="cluster controller stop, then start: that goes on with it",
             )
-        status = await off(t.host.status)
+        status = await to_thread(t.host.status)
         release = status.release or (standing.image if standing is not None else "")
         if not release:
             raise IrisError(f"nothing was ever deployed for {t.name}", hint="cluster controller start")
-        await off(t.schema, release)  # raises: it does not lie there
+        await to_thread(t.schema, release)  # raises: it does not lie there
         healthy = False
         if status.url:
             try:
-                await off(t.host.await_healthy, 0.0)
+                await to_thread(t.host.await_healthy, 0.0)
                 healthy = True
             except IrisError:
                 pass  # that is why this is run
@@ -245,8 +246,8 @@ class _Work:
 
     def saved(self, checkpoint: str, release: str) -> Any:
         async def gather(report: Report) -> dict[str, Any]:
-            found = await off(self._t.saved, checkpoint)
-            known = list(await off(self._t.schema, release))
+            found = await to_thread(self._t.saved, checkpoint)
+            known = list(await to_thread(self._t.schema, release))
             if found.schema and found.schema not in known:
                 raise IrisError(
                     f"the checkpoint {found.path} has migration {found.schema}, which {release[:12]} does not know",
@@ -262,7 +263,7 @@ class _Work:
 
     async def _show(self, release: str, checkpoint: str = "") -> dict[str, Any]:
         words = ["restore", *([checkpoint] if checkpoint else []), "--show", "--state-dir", self._state_dir]
-        said = await off(self._t.host.offline, release, words, SHOW_S)
+        said = await to_thread(self._t.host.offline, release, words, SHOW_S)
         try:
             found: dict[str, Any] = json.loads(said)
             return found if "mark" in found else {**found, "mark": ""}
@@ -320,10 +321,10 @@ class _Work:
 
     def _ending(self, id_: str, title: str, grant: Grant) -> Mutation:
         async def do() -> None:
-            await off(self._t.host.stop, KILL_S)
+            await to_thread(self._t.host.stop, KILL_S)
 
         async def look() -> World:
-            return World.NOT_DONE if (await off(self._t.host.status)).running else World.DONE
+            return World.NOT_DONE if (await to_thread(self._t.host.status)).running else World.DONE
 
         return Mutation(id=id_, title=title, gate=GATE, grant=grant, do=do, look=look, timeout_s=STOP_S)
 
@@ -340,7 +341,7 @@ class _Work:
 
         async def do() -> None:
             words = ["restore", checkpoint, "--mark", self._id, "--state-dir", self._state_dir]
-            await off(self._t.host.offline, release, words, RESTORE_S)
+            await to_thread(self._t.host.offline, release, words, RESTORE_S)
 
         async def look() -> World:
             return World.DONE if (await self._show(release))["mark"] == self._id else World.NOT_DONE
@@ -364,7 +365,7 @@ class _Work:
             if found["mark"] != self._id and f"db.aside.{self._id}" not in found["kept"]:
                 return  # it never left
             words = ["restore", "--undo", self._id, "--state-dir", self._state_dir]
-            await off(self._t.host.offline, release, words, RESTORE_S)
+            await to_thread(self._t.host.offline, release, words, RESTORE_S)
 
         async def look() -> World:
             return World.DONE if f"db.aside.{self._id}" not in (await self._show(release))["kept"] else World.NOT_DONE

@@ -8,9 +8,10 @@ release on a database that it may not know.
 from __future__ import annotations
 
 import asyncio
+from asyncio import to_thread
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.contracts import ConnectFailed, ControllerUnhealthy, GenerationMismatch, IrisError
 from iris_core.procedures import lock, record
@@ -21,7 +22,6 @@ from iris_core.procedures.source_tree import as_tree
 if TYPE_CHECKING:
     from iris_core.procedures.target import Target
 
-T = TypeVar("T")
 STAGE_S: Final = 2_700.0
 READ_S: Final = 300.0
 """What reading all of a checkpoint may take."""
@@ -30,11 +30,6 @@ ENDING_S: Final = 90.0
 LOST_ANSWER_S: Final = 10.0
 LOOK_S: Final = 0.2
 BACK_S: Final = 300.0
-
-
-async def off(call: Callable[..., T], *words: Any) -> T:
-    """The call, in a thread."""
-    return await asyncio.to_thread(call, *words)
 
 
 class Moves:
@@ -74,13 +69,13 @@ class Moves:
 
         async def do() -> None:
             try:
-                await off(lock.acquire, self._t.store, self._t.holder)
+                await to_thread(lock.acquire, self._t.store, self._t.holder)
             except lock.LockHeld as error:
                 raise NotStarted(error.message, hint=error.hint) from error
             try:
                 self._same(await self.standing())
             except IrisError as error:
-                await off(lock.release, self._t.store, self._t.holder.procedure)
+                await to_thread(lock.release, self._t.store, self._t.holder.procedure)
                 raise NotStarted(error.message, hint=error.hint) from error
 
         return self._mutation("lock", f"take the lock of {self._t.name}", self._take, do, self._locked)
@@ -89,7 +84,7 @@ class Moves:
         """Gives it back, if it is ours."""
 
         async def do() -> None:
-            await off(lock.release, self._t.store, self._t.holder.procedure)
+            await to_thread(lock.release, self._t.store, self._t.holder.procedure)
 
         async def look() -> World:
             return World.NOT_DONE if await self._locked() is World.DONE else World.DONE
@@ -97,14 +92,14 @@ class Moves:
         return self._mutation("unlock", "give the lock back", self._give, do, look)
 
     async def _locked(self) -> World:
-        holder = (await off(lock.read, self._t.store)).holder
+        holder = (await to_thread(lock.read, self._t.store)).holder
         return World.DONE if holder is not None and holder.procedure == self._t.holder.procedure else World.NOT_DONE
 
     # --- record ------------------------------------------------------------------------------------------------------
 
     async def standing(self) -> record.Standing:
         """The record that stands now."""
-        return await off(record.read, self._t.store)
+        return await to_thread(record.read, self._t.store)
 
     def _same(self, standing: record.Standing) -> None:
         """Raises NotStarted: the record is not the one that the approval rests on."""
@@ -117,7 +112,7 @@ class Moves:
             )
 
     async def _write(self, made: RolloutRecord, standing: record.Standing) -> None:
-        await off(record.write, self._t.store, made, standing)
+        await to_thread(record.write, self._t.store, made, standing)
 
     async def _phase(self) -> tuple[Phase | None, str, str]:
         found = (await self.standing()).record
@@ -242,10 +237,10 @@ class Moves:
         """Builds the release and puts it where it can be started."""
 
         async def do() -> None:
-            built = await off(self._t.build, as_tree(tree))
+            built = await to_thread(self._t.build, as_tree(tree))
             if built != tree["id"]:
                 raise IrisError(f"{built[:12]} was built instead of {tree['id'][:12]}")
-            await off(self._t.host.stage, built)
+            await to_thread(self._t.host.stage, built)
 
         title = f"build and stage {self._new[:12]}"
         return self._mutation("stage", title, self.preparing[0], do, _not_done, timeout_s=STAGE_S)
@@ -259,7 +254,7 @@ class Moves:
         """Sees to it that the old release can be started."""
 
         async def do() -> None:
-            await off(self._t.host.stage, self._old)
+            await to_thread(self._t.host.stage, self._old)
 
         title = f"see that {self._old[:12]} can be started"
         return self._mutation("stage", title, self.restaging, do, _not_done, timeout_s=STAGE_S)
@@ -268,7 +263,7 @@ class Moves:
         """A first checkpoint: it proves that one works. Comes back as its path."""
 
         async def do() -> str:
-            return await off(self._t.checkpoint, False, timeout_s)
+            return await to_thread(self._t.checkpoint, False, timeout_s)
 
         return self._mutation(
             "checkpoint", "take a checkpoint", self.preparing[1], do, _not_done, timeout_s=timeout_s + 60
@@ -287,7 +282,7 @@ class Moves:
         async def do() -> str:
             checkpoint = ""
             try:
-                checkpoint = await off(self._t.checkpoint, True, timeout_s)
+                checkpoint = await to_thread(self._t.checkpoint, True, timeout_s)
             except ConnectFailed as error:
                 # Its answer may be lost while it ends.
                 if not await self._ended(LOST_ANSWER_S):
@@ -295,7 +290,7 @@ class Moves:
             except IrisError as error:
                 raise NotStarted(error.message, hint=error.hint) from error
             await self._ended(ENDING_S)
-            await off(self._t.host.stop)
+            await to_thread(self._t.host.stop)
             return checkpoint
 
         return self._stopping(do, timeout_s)
@@ -304,14 +299,14 @@ class Moves:
         """Ends the controller; what it did after its last checkpoint is in its database alone."""
 
         async def do() -> str:
-            await off(self._t.host.stop)
+            await to_thread(self._t.host.stop)
             return ""
 
         return self._stopping(do, 0.0)
 
     def _stopping(self, do: Callable[[], Awaitable[str]], timeout_s: float) -> Mutation:
         async def boot() -> str:
-            return (await off(self._t.host.status)).boot_id
+            return (await to_thread(self._t.host.status)).boot_id
 
         async def nothing_said() -> str:
             return ""
@@ -324,14 +319,14 @@ class Moves:
     async def _ended(self, within_s: float) -> bool:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within_s
-        while (await off(self._t.host.status)).running:
+        while (await to_thread(self._t.host.status)).running:
             if loop.time() >= deadline:
                 return False
             await asyncio.sleep(LOOK_S)
         return True
 
     async def _stopped(self) -> World:
-        return World.NOT_DONE if (await off(self._t.host.status)).running else World.DONE
+        return World.NOT_DONE if (await to_thread(self._t.host.status)).running else World.DONE
 
     @property
     def starting(self) -> Grant:
@@ -342,7 +337,7 @@ class Moves:
         """Starts the new release."""
 
         async def do() -> None:
-            await off(self._t.host.start, self._new)
+            await to_thread(self._t.host.start, self._new)
 
         async def look() -> World:
             return await self._runs(self._new)
@@ -358,7 +353,7 @@ class Moves:
         """Ends the new release."""
 
         async def do() -> None:
-            await off(self._t.host.stop)
+            await to_thread(self._t.host.stop)
 
         title = f"stop {self._new[:12]}"
         return self._mutation("halt", title, self.returning[0], do, self._stopped, timeout_s=BACK_S)
@@ -367,8 +362,8 @@ class Moves:
         """Starts the old release in the place of whatever runs."""
 
         async def do() -> None:
-            await off(self._t.host.stop)
-            await off(self._t.host.start, self._old)
+            await to_thread(self._t.host.stop)
+            await to_thread(self._t.host.start, self._old)
 
         async def look() -> World:
             return await self._runs(self._old)
@@ -377,7 +372,7 @@ class Moves:
         return self._mutation("back", title, self.returning[1], do, look, timeout_s=BACK_S)
 
     async def _runs(self, release: str) -> World:
-        status = await off(self._t.host.status)
+        status = await to_thread(self._t.host.status)
         return World.DONE if status.running and status.release == release else World.NOT_DONE
 
     # --- evidence ----------------------------------------------------------------------------------------------------
@@ -387,7 +382,7 @@ class Moves:
 
         async def gather(report: Report) -> dict[str, Any]:
             try:
-                status = await off(self._t.host.await_healthy, self._t.health_s)
+                status = await to_thread(self._t.host.await_healthy, self._t.health_s)
             except ControllerUnhealthy as error:
                 report({"lines": list(error.lines)})
                 raise
@@ -404,7 +399,7 @@ class Moves:
         """Whether both releases know the same database."""
 
         async def gather(report: Report) -> bool:
-            return list(await off(self._t.schema, self._new)) == list(await off(self._t.schema, self._old))
+            return list(await to_thread(self._t.schema, self._new)) == list(await to_thread(self._t.schema, self._old))
 
         return Evidence(id="schema", title="the database of both releases", gather=gather)
 
@@ -412,7 +407,7 @@ class Moves:
         """The path of the newest checkpoint with a valid manifest, "" = there is none."""
 
         async def gather(report: Report) -> str:
-            found = await off(self._t.newest)
+            found = await to_thread(self._t.newest)
             return found.path if found is not None else ""
 
         return Evidence(id=id_, title="the newest checkpoint", gather=gather)
@@ -425,7 +420,7 @@ class Moves:
 
         async def gather(report: Report) -> dict[str, Any]:
             passed_over: list[str] = []
-            found = await off(self._t.newest_whole, passed_over)
+            found = await to_thread(self._t.newest_whole, passed_over)
             path, epoch_ms = (found.path, found.epoch_ms) if found is not None else ("", self._t.now_ms())
             return {"path": path, "age_ms": max(self._t.now_ms() - epoch_ms, 0), "passed_over": passed_over}
 
@@ -443,7 +438,7 @@ class Moves:
         """Whether a controller runs now."""
 
         async def gather(report: Report) -> bool:
-            return (await off(self._t.host.status)).running
+            return (await to_thread(self._t.host.status)).running
 
         return Evidence(id="still-runs", title="whether the controller still runs", gather=gather)
 

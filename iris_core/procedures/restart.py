@@ -10,6 +10,7 @@ is not there.
 
 from __future__ import annotations
 
+from asyncio import to_thread
 from typing import Any, Final
 
 from iris_core.contracts import IrisError
@@ -27,7 +28,7 @@ from iris_core.procedures.events import (
     Step,
     StepFailed,
 )
-from iris_core.procedures.moves import Moves, off
+from iris_core.procedures.moves import Moves
 from iris_core.procedures.nested import Inner, Parts, flat
 from iris_core.procedures.record import Phase
 from iris_core.procedures.source_tree import as_value
@@ -156,7 +157,7 @@ def _few(lines: list[str]) -> list[str]:
 
 def _tree(target: Target) -> Any:
     async def gather(report: Report) -> dict[str, Any]:
-        return as_value(await off(target.freeze))
+        return as_value(await to_thread(target.freeze))
 
     return gather
 
@@ -165,19 +166,19 @@ def _preflight(target: Target) -> Any:
     """Raises IrisError: this is no controller to be restarted now."""
 
     async def gather(report: Report) -> dict[str, Any]:
-        await off(target.secrets)
-        state = await off(lock.read, target.store)
+        await to_thread(target.secrets)
+        state = await to_thread(lock.read, target.store)
         if state.holder is not None and state.holder.procedure != target.holder.procedure:
             raise lock.LockHeld(state, target.now_ms())
-        status = await off(target.host.status)
+        status = await to_thread(target.host.status)
         if not status.running:
             raise IrisError(f"no controller of {target.name} runs: {status.detail}", hint="cluster controller start")
         if not (status.url and status.boot_id and status.release):
             raise IrisError(
                 f"the controller of {target.name} does not serve: {status.detail}", hint="look at its log first"
             )
-        tasks = await off(target.running)
-        standing = (await off(record.read, target.store)).record
+        tasks = await to_thread(target.running)
+        standing = (await to_thread(record.read, target.store)).record
         stale = ""
         if standing is not None and standing.phase in (Phase.PENDING, Phase.ROLLBACK_REQUESTED):
             said = f"the deployment of {standing.image[:12]} is {standing.phase}"

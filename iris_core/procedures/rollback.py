@@ -9,6 +9,7 @@ old release restores at its boot, once, and marks that before it serves.
 from __future__ import annotations
 
 import time
+from asyncio import to_thread
 from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.contracts import IrisError
@@ -25,7 +26,7 @@ from iris_core.procedures.events import (
     Step,
     StepFailed,
 )
-from iris_core.procedures.moves import Moves, off
+from iris_core.procedures.moves import Moves
 from iris_core.procedures.nested import Inner, Parts, flat
 from iris_core.procedures.record import NotAllowed, Phase
 
@@ -156,17 +157,17 @@ def _preflight(target: Target) -> Any:
     """Raises IrisError: there is nothing to roll back to, or it cannot be done."""
 
     async def gather(report: Report) -> dict[str, Any]:
-        state = await off(lock.read, target.store)
+        state = await to_thread(lock.read, target.store)
         if state.holder is not None and state.holder.procedure != target.holder.procedure:
             raise lock.LockHeld(state, target.now_ms())
-        standing = await off(record.read, target.store)
+        standing = await to_thread(record.read, target.store)
         found = standing.record
         if found is not None and found.phase is Phase.ROLLBACK_REQUESTED:
             raise IrisError(f"a rollback to {found.image[:12]} is asked for already", hint=GO_ON)
         record.rollback_requested(standing, 0)  # raises NotAllowed: nothing to roll back to
         assert found is not None
         old, new, checkpoint = found.previous_image, found.image, found.rollback_checkpoint
-        status = await off(target.host.status)
+        status = await to_thread(target.host.status)
         pending = found.phase is Phase.PENDING
         if not pending and not (status.running and status.url):
             raise IrisError(
@@ -183,7 +184,7 @@ def _preflight(target: Target) -> Any:
             "submitted": 0, "changed": 0, "jobs": [],
         }  # fmt: skip
         if saved is not None and not pending:
-            lost = await off(target.lost, checkpoint)
+            lost = await to_thread(target.lost, checkpoint)
             made.update(submitted=lost.submitted, changed=lost.changed, jobs=list(lost.jobs))
         return made
 
@@ -192,16 +193,16 @@ def _preflight(target: Target) -> Any:
 
 async def _usable(target: Target, found: RolloutRecord) -> Saved | None:
     """The checkpoint to go back with, which the old release must know; None = the database is kept, which it knows."""
-    known = list(await off(target.schema, found.previous_image))
+    known = list(await to_thread(target.schema, found.previous_image))
     old = found.previous_image[:12]
     if not found.rollback_checkpoint:
-        if known != list(await off(target.schema, found.image)):
+        if known != list(await to_thread(target.schema, found.image)):
             raise NotAllowed(
                 f"there is no checkpoint to roll back to, and {old} does not know the database of {found.image[:12]}",
                 hint="deploy a release that does: cluster controller restart",
             )
         return None
-    saved = await off(target.saved, found.rollback_checkpoint)
+    saved = await to_thread(target.saved, found.rollback_checkpoint)
     if saved.schema and saved.schema not in known:
         raise NotAllowed(
             f"the checkpoint {saved.path} has migration {saved.schema}, which {old} does not know",
