@@ -6,6 +6,7 @@ while the working directory changes, and pushes a real image into a real registr
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatch
@@ -365,6 +367,42 @@ def test_everything_that_is_copied_is_in_the_tree_and_in_the_context(exported: P
     # And what nothing copies is no part of the context.
     for path in ("tests/conftest.py", "docs/README.md", ".git/config", "iris_core/__pycache__/x.pyc", ".env"):
         assert ignored(path, rules), path
+
+
+class Health(http.server.BaseHTTPRequestHandler):
+    """A controller of which only `/health` is asked."""
+
+    status = 200
+
+    def do_GET(self) -> None:
+        self.send_response(self.status if self.path == "/health" else 404)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Says nothing."""
+
+
+def test_the_health_check_asks_the_controller_and_no_proxy(exported: Path) -> None:
+    text = (exported / "deploy" / "Dockerfile").read_text()
+    found = re.search(r"^HEALTHCHECK .*\\\n +CMD (\[.*\])$", text, re.MULTILINE)
+    assert found is not None
+    with http.server.HTTPServer(("127.0.0.1", 0), Health) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        program = json.loads(found[1])[-1].replace("10000", str(server.server_port))
+
+        def code() -> int:
+            command = [sys.executable, "-c", program]
+            environment = {**os.environ, "http_proxy": "http://127.0.0.1:1"}
+            return subprocess.run(command, env=environment, stderr=subprocess.DEVNULL, check=False).returncode
+
+        try:
+            assert code() == 0
+            Health.status = 503
+            assert code() == 1
+        finally:
+            Health.status = 200
+            server.shutdown()
+    assert code() == 1, "nobody listens"
 
 
 def test_the_dockerfile_keeps_its_promises(exported: Path) -> None:
