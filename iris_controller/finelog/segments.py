@@ -95,11 +95,6 @@ def parse_name(name: str) -> tuple[int, int] | None:
     return None if match is None else (int(match[1]), int(match[2]))
 
 
-def index_path(segment: Path) -> Path:
-    """Where the index of a segment is kept. Without one it is only searched more slowly."""
-    return segment.with_suffix(trigrams.SUFFIX)
-
-
 def conform(table: Any, schema: Any) -> Any:
     """The table or batch with exactly the columns of `schema`; a column it lacks is NULL."""
     columns = []

@@ -115,9 +115,14 @@ def _hashes(text: str) -> tuple[int, ...]:
     return tuple(word * _FACTOR & 0xFFFFFFFF for word in words)[:_MAX_HASHES]
 
 
+def index_path(segment: Path) -> Path:
+    """Where the index of a segment is kept. Without one it is only searched more slowly."""
+    return segment.with_suffix(SUFFIX)
+
+
 def write(segment: Path, filters: list[bytes], rows: int) -> None:
     """Writes the filter file of a finished segment, one filter per row group in their order. A failure is only logged."""
-    path = segment.with_suffix(SUFFIX)
+    path = index_path(segment)
     try:
         size, footer = _footer_of(segment)
         body = _IDENTITY.pack(len(filters), rows, size, footer)
@@ -264,7 +269,7 @@ class FilterFiles:
                 self._kept.move_to_end(segment)
                 return self._kept[segment]
         found: Filters | None = None
-        index = (self._folder / segment.name).with_suffix(SUFFIX)
+        index = index_path(self._folder / segment.name)
         try:
             found = read(index, path)
             if found.identity.rows != segment.rows:

@@ -15,11 +15,11 @@ from iris_controller.finelog.segments import (
     SegmentDamaged,
     SegmentFile,
     SegmentWriter,
-    index_path,
     read_footer,
     segment_name,
     write_segment,
 )
+from iris_controller.finelog.trigrams import index_path
 
 if TYPE_CHECKING:
     from pathlib import Path
