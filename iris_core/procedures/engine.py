@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.contracts import ConnectFailed, IrisError
@@ -23,7 +22,6 @@ from iris_core.procedures.events import (
     Event,
     Evidence,
     Gate,
-    Grant,
     Mutation,
     NotStarted,
     Outcome,
@@ -35,32 +33,15 @@ from iris_core.procedures.events import (
     Value,
     World,
 )
+from iris_core.procedures.granted import Approvals, Unapproved
+from iris_core.procedures.replay import JournalMismatch, Replay, failure_of, outcome_of
 
 if TYPE_CHECKING:
     from iris_core.live.clock import Clock
     from iris_core.procedures.journal import Journal, Record
 
-UNUSED_FOR_MS: Final = 15 * 60_000
-"""After a resume, an approval that is older than this and not used up is asked for again."""
 LOOK_TIMEOUT_S: Final = 60.0
 _ENDS: Final = frozenset({"step", "gathered", "failed", "answered"})
-
-
-class Unapproved(IrisError):
-    """A procedure tried to change what no approved gate names: a fault of the procedure, and nothing was done."""
-
-
-class JournalMismatch(IrisError):
-    """The procedure does not do what the journal says it did: another version wrote it."""
-
-
-@dataclass(slots=True)
-class _Approval:
-    gate: Gate
-    by: str
-    at_ms: int
-    run: int
-    unused: set[Grant] = field(default_factory=set)
 
 
 class Engine:
@@ -84,24 +65,9 @@ class Engine:
         self._cancelled = False
         self._suspend = asyncio.Event()
         self._deaf: Exception | None = None
-        self._past: dict[str, list[Record]] = {}
-        self._order: list[str] = []
-        self._run = 1
-        for record in journal.records:
-            self._remember(record)
-        self._seen = 0
-        self._ids: set[str] = set()
-        self._approvals: dict[str, _Approval] = {}
+        self._replay = Replay(journal.records)
+        self._approvals = Approvals()
         self._done: list[str] = []
-
-    def _remember(self, record: Record) -> None:
-        name = record.get("event")
-        if record["type"] in ("started", "resumed"):
-            self._run += 1
-        if isinstance(name, str):
-            if name not in self._past:
-                self._order.append(name)
-            self._past.setdefault(name, []).append({**record, "run": self._run})
 
     # --- from outside ------------------------------------------------------------------------------------------------
 
@@ -127,7 +93,7 @@ class Engine:
         records = self._journal.records
         ended = next((record for record in records if record["type"] == "ended"), None)
         if ended is not None:
-            return _outcome(ended)
+            return outcome_of(ended)
         if records:
             first = records[0]
             if (first.get("procedure"), first.get("arguments")) != (name, arguments):
@@ -138,7 +104,7 @@ class Engine:
             self._write("resumed")
         else:
             self._write("started", procedure=name, arguments=arguments)
-        self._run += 1
+        self._replay.run += 1
         try:
             outcome = await self._drive(procedure)
         except Suspended:
@@ -185,16 +151,7 @@ class Engine:
 
     async def _one(self, event: Event) -> Value:
         assert not isinstance(event, Outcome)
-        if event.id in self._ids:
-            raise JournalMismatch(f"two events of the procedure are called {event.id}")
-        self._ids.add(event.id)
-        if self._seen < len(self._order) and self._order[self._seen] != event.id:
-            raise JournalMismatch(
-                f"the journal has {self._order[self._seen]} where the procedure has {event.id}",
-                hint="go on with the version that began it",
-            )
-        self._seen += 1
-        past = self._past.get(event.id, [])
+        past = self._replay.of(event.id)
         if past and past[-1]["type"] == "cancelled":
             self._cancelled = True
             raise Cancelled("cancelled")
@@ -228,7 +185,7 @@ class Engine:
             if record["type"] == "gathered":
                 return record["value"]
             if record["type"] == "failed":
-                raise _failure(record)
+                raise failure_of(record)
         self._write("gathering", event=event.id, title=event.title)
 
         def report(value: Value) -> None:
@@ -273,7 +230,7 @@ class Engine:
             record for record in past if record["type"] == "answered_again" and record["choice"] in gate.approving
         ]
         last = renewed[-1] if renewed else answered
-        self._approve(gate, choice, str(last["by"]), int(last["at_ms"]), int(last["run"]))
+        self._approvals.note(gate, choice, str(last["by"]), int(last["at_ms"]), int(last["run"]))
         return choice
 
     async def _ask(self, gate: Gate, *, again: bool = False) -> str:
@@ -301,52 +258,33 @@ class Engine:
             answer = Answer(STOP, reason=error.message)
         kind = "answered_again" if again else "answered"
         self._write(kind, event=gate.id, choice=answer.choice, reason=answer.reason, token=gate.token())
-        self._approve(gate, answer.choice, self._account, self._clock.now_ms(), self._run)
+        self._approvals.note(gate, answer.choice, self._account, self._clock.now_ms(), self._replay.run)
         return answer.choice
 
-    def _approve(self, gate: Gate, choice: str, by: str, at_ms: int, run: int) -> None:
-        if choice in gate.approving:
-            self._approvals[gate.id] = _Approval(gate, by, at_ms, run, set(gate.grants))
-        else:
-            self._approvals.pop(gate.id, None)
-
-    def _approval(self, event: Mutation) -> _Approval:
-        """The approval that names this mutation and has not been used. Raises Unapproved."""
-        approval = self._approvals.get(event.gate)
-        if approval is None:
-            raise Unapproved(f"{event.id}: nobody approved {event.gate}, so nothing was done")
-        if event.grant not in approval.gate.grants:
-            raise Unapproved(f"{event.id}: {event.gate} does not name {event.grant.words}, so nothing was done")
-        if event.grant not in approval.unused:
-            raise Unapproved(f"{event.id}: the approval of {event.grant.words} has been used, so nothing was done")
-        return approval
-
     async def _permit(self, event: Mutation) -> None:
-        approval = self._approval(event)
-        age = abs(self._clock.now_ms() - approval.at_ms)
-        if approval.run != self._run and (approval.by != self._account or age > UNUSED_FOR_MS):
-            if await self._ask(_rest(approval), again=True) not in approval.gate.approving:
+        approval = self._approvals.of(event)
+        if approval.is_stale(self._account, self._clock.now_ms(), self._replay.run):
+            if await self._ask(approval.rest(), again=True) not in approval.gate.approving:
                 raise self._failed(event.id, "not approved again", untouched=True)
-            renewed = self._approvals[event.gate]
-            self._approvals[event.gate] = replace(renewed, gate=approval.gate)
-        self._approvals[event.gate].unused.discard(event.grant)
+            self._approvals.renewed(approval)
+        self._approvals.use(event)
 
     # --- mutations ---------------------------------------------------------------------------------------------------
 
     async def _mutate(self, event: Mutation, past: list[Record]) -> Value:
         last = past[-1] if past else None
         if last is not None and last["type"] == "done":
-            self._approval(event).unused.discard(event.grant)
+            self._approvals.use(event)
             self._done.append(event.title)
             return last["value"]
         if last is not None and last["type"] == "failed":
-            self._approval(event).unused.discard(event.grant)
-            raise _failure(last)
+            self._approvals.use(event)
+            raise failure_of(last)
         if last is not None and last["type"] == "intent":
-            self._approval(event)
+            self._approvals.of(event)
             found = await self._look(event)
             if found is not World.NOT_DONE:
-                self._approvals[event.gate].unused.discard(event.grant)
+                self._approvals.use(event)
                 return await self._found(event, found, "the run that began it did not see its end")
             self._write("not_done", event=event.id)
         self._check_cancelled(event.id)
@@ -423,7 +361,7 @@ class Engine:
             "untouched": untouched,
         }
         self._write("failed", **record)
-        return _failure(record)
+        return failure_of(record)
 
     def _write(self, type_: str, **fields: Any) -> None:
         record: Record = {"type": type_, "at_ms": self._clock.now_ms(), "by": self._account, **fields}
@@ -450,31 +388,6 @@ def _held(event: Step | Evidence | Gate | Mutation) -> bool:
     return isinstance(event, (Evidence, Mutation)) and event.held
 
 
-def _rest(approval: _Approval) -> Gate:
-    """The question once more, for what of it has not been done."""
-    gate = approval.gate
-    left = tuple(grant for grant in gate.grants if grant in approval.unused)
-    said = f"{approval.by} approved this before; left of it: {', '.join(grant.words for grant in left)}"
-    return replace(gate, title=f"Go on: {gate.title}", grants=left, effects=(said, *gate.effects))
-
-
 def _plain(value: Value) -> Value:
     """The value as the journal gives it back, so that a run and its repetition see the same."""
     return json.loads(json.dumps(value))
-
-
-def _failure(record: Record) -> StepFailed:
-    error = StepFailed(
-        str(record["event"]),
-        str(record["message"]),
-        unknown=bool(record["unknown"]),
-        untouched=bool(record["untouched"]),
-    )
-    error.hint = str(record.get("hint", ""))
-    return error
-
-
-def _outcome(record: Record) -> Outcome:
-    return Outcome(
-        status=Status(record["status"]), state=record["state"], next=record["next"], details=tuple(record["details"])
-    )

@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from iris_core.contracts import IrisError
-from iris_core.procedures.engine import JournalMismatch
 from iris_core.procedures.events import (
     STOP,
     Cancelled,
@@ -25,6 +24,7 @@ from iris_core.procedures.events import (
     StepFailed,
     Value,
 )
+from iris_core.procedures.replay import JournalMismatch
 
 
 @dataclass(slots=True, eq=False)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from iris_core.contracts import ConnectFailed, IrisError
 from iris_core.procedures import journal as journals
 from iris_core.procedures.approvals import Answer, GivenTokens
-from iris_core.procedures.engine import Engine, JournalMismatch, Unapproved
+from iris_core.procedures.engine import Engine
 from iris_core.procedures.events import (
     APPROVE,
     STOP,
@@ -27,8 +27,10 @@ from iris_core.procedures.events import (
     StepFailed,
     World,
 )
+from iris_core.procedures.granted import Unapproved
 from iris_core.procedures.journal import Journal
 from iris_core.procedures.progress import Progress, follow
+from iris_core.procedures.replay import JournalMismatch
 from providers.fake.clock import FakeClock
 from providers.fake.host import FakeHost
 from tests.unit.procedures_world import Killed, Person, drive
