@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from iris_core.config.cluster import ClusterConfig
     from iris_core.contracts import ImageInfo, Registry
     from iris_core.model.images import ImageRef
-    from iris_core.procedures.images import Requirement
+    from iris_core.procedures.rollout_checks import Check
 
 COMMANDS = {
     "images": Lazy("iris_core.cli.build:images", "Build and push the images that a cluster runs."),
@@ -175,7 +175,7 @@ def tag(session: Session, name: str, tag: str, how: str, no_headers: bool) -> in
     return 0
 
 
-def _met(session: Session, needs: Sequence[Requirement]) -> bool:
+def _met(session: Session, needs: Sequence[Check]) -> bool:
     """Whether all that is needed is there; each line says how it is, so that everything is mended in one go."""
     from iris_core.contracts import IrisError
     from iris_core.model.text import one_line

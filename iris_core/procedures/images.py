@@ -15,13 +15,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from iris_core.config.images import KEYS
 from iris_core.config.places import LOCAL
 from iris_core.contracts import ImageBuild, ImageInfo, ImageMissing, IrisError, RegistryFailed, UsageFailed
 from iris_core.model.errors import ModelError, shown
 from iris_core.model.images import AMD64, BOTH, DOCKER_HUB, LATEST, ImageRef, check_tag, lacking, parse_platforms
+from iris_core.procedures.rollout_checks import Check
 from iris_core.procedures.source_tree import SourceTree, export, read_file
 
 if TYPE_CHECKING:
@@ -79,14 +80,6 @@ class ImagePlan:
     def built(self) -> tuple[Wanted, ...]:
         """Those that are made from the tree."""
         return tuple(want for want in self.wanted if want.is_built)
-
-
-class Requirement(NamedTuple):
-    """What has to be so before anything is touched: `look` says in a few words how it is, and raises IrisError when it is not so."""
-
-    what: str
-    why: str
-    look: Callable[[], str]
 
 
 def plan(
@@ -159,7 +152,7 @@ def tag_of(tree: str, profile: str, platforms: tuple[str, ...]) -> str:
     return "-".join(parts)
 
 
-def requirements(plan: ImagePlan, registry: Registry, builder: ImageBuilder) -> list[Requirement]:
+def requirements(plan: ImagePlan, registry: Registry, builder: ImageBuilder) -> list[Check]:
     """What a deployment's images need. Nothing is built, pushed or changed by looking."""
     found = []
     if plan.built:
@@ -172,12 +165,12 @@ def requirements(plan: ImagePlan, registry: Registry, builder: ImageBuilder) -> 
         def stands() -> str:
             return str(_base(plan, registry))
 
-        found.append(Requirement("docker builds images", "the controller ships as one", builds))
-        found.append(Requirement("the base image is there", "every image stands on it", stands))
+        found.append(Check("docker builds images", "the controller ships as one", builds))
+        found.append(Check("the base image is there", "every image stands on it", stands))
     for want in plan.wanted:
         look, what = (_may_push, "can be pushed") if want.is_built else (_is_there, "is there")
         found.append(
-            Requirement(
+            Check(
                 f"the {want.target} image {what}",
                 f"{want.ref} runs on {' and '.join(want.platforms)}",
                 partial(look, want, registry),
