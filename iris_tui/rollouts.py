@@ -16,10 +16,14 @@ from typing import TYPE_CHECKING, Final
 
 from iris_core.cli.diagnostics import Diagnostics
 from iris_core.contracts import IrisError
+from iris_core.live.faults import fault_text
 from iris_core.model.errors import ModelError
 from iris_core.procedures.events import Suspended
+from iris_tui.threads import in_thread
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from iris_core.cli.rollout_runs import Run
     from iris_core.cli.session import Session as CommandLine
     from iris_core.live.clock import Clock
@@ -94,10 +98,11 @@ class Driving:
         except Suspended:
             pass  # it goes on where it was left
         except IrisError as error:
-            self.fault = error.message + (f"; {error.hint}" if error.hint else "")
+            self.fault = fault_text(error)
+        except Exception as error:  # nobody waits for this task: what is not kept here is never heard of
+            self.fault = f"{type(error).__name__}: {error}; this is a fault of the program"
         finally:
-            self.run.journal.close()
-            self.run.session.close()
+            await _close(self.run)
 
     async def ask(self, gate: Gate) -> Answer:
         """Implements Approver: whoever is at the screen answers."""
@@ -130,6 +135,14 @@ class Driving:
         if self._task is not None:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.shield(self._task)
+
+
+async def _close(run: Run) -> None:
+    """Give up its connections, which may take a while, and then, at one stroke with the end of whoever calls this, its journal."""
+    try:
+        await in_thread(run.session.close, name="close a rollout")
+    finally:
+        run.journal.close()
 
 
 class Rollouts:
@@ -167,8 +180,46 @@ class Rollouts:
         if self.driving is not None and not self.driving.over:
             raise ModelError(f"this console drives {self.driving.id} already: leave it first")
 
-    def drive(self, run: Run, *, end: bool = False) -> Driving:
-        """Run it from here."""
+    async def begin(self, session: Session, clusters: str) -> Driving:
+        """Begin one to the clusters, named with commas between them, and run it from here. Raises IrisError, ModelError."""
+
+        def make(line: CommandLine) -> Run:
+            from iris_core.cli import rollout_fleet, rollout_runs
+
+            scope = rollout_fleet.scope(line, clusters)
+            return rollout_runs.begin(line, self.folder(), scope, rollout_fleet.Shipping(), self.tree, who=self.account)
+
+        return await self._drive(session, make)
+
+    async def go_on(self, session: Session, procedure: str | None, *, end: bool = False) -> Driving:
+        """Go on with one, None = the only one that has not ended; to `end` it is to put right what was begun. Raises IrisError, ModelError."""
+
+        def make(line: CommandLine) -> Run:
+            from iris_core.cli import rollout_runs
+
+            one = rollout_runs.chosen(self.folder(), procedure)
+            if one.ended:
+                raise IrisError(f"{one.id} has ended: {one.progress.state}")
+            return rollout_runs.go_on(line, one, self.account)
+
+        return await self._drive(session, make, end=end)
+
+    async def _drive(self, session: Session, make: Callable[[CommandLine], Run], *, end: bool = False) -> Driving:
+        line = self.command_line(session)
+
+        def work() -> Run:
+            try:
+                return make(line)
+            except BaseException:
+                line.close()  # it may have begun to connect
+                raise
+
+        run = await in_thread(work, name="open a rollout")
+        try:
+            self.require_idle()
+        except ModelError:
+            await _close(run)
+            raise
         self.driving = Driving(run)
         self.driving.start(end=end)
         return self.driving

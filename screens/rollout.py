@@ -7,13 +7,14 @@ drives belongs to the console (`iris_tui.rollouts`), not to the screen. Must nev
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from collections.abc import Awaitable, Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual.containers import Container
 
 from iris_core.contracts import IrisError
+from iris_core.live.faults import fault_text
 from iris_core.live.samples import Samples
 from iris_core.live.wording import Tone
 from iris_core.model.errors import ModelError
@@ -32,22 +33,18 @@ from iris_tui.widgets.pane import Pane, State, Status
 from iris_tui.widgets.prompt import Question
 from screens import rollout_words as words
 from screens.rollout_gate import GatePanel
+from screens.rollout_reads import RolloutReads
 
 if TYPE_CHECKING:
     from textual import events
     from textual.widget import Widget
 
     from iris_core.cli.rollout_runs import Known
-    from iris_core.cli.rollout_runs import Run as RolloutRun
     from iris_core.procedures.journal import Record
-    from iris_core.procedures.rollout_scope import Candidate
     from iris_tui.pages import Lines
     from iris_tui.rollouts import Driving, Rollouts
     from iris_tui.session import Session
 
-T = TypeVar("T")
-EVERY_S: Final = 0.3
-LANDING_S: Final = 5.0
 SHORT_ROWS: Final = 34
 TINY_ROWS: Final = 20
 ABORT: Final = "abort"
@@ -70,8 +67,6 @@ class RolloutScreen(ConsoleScreen):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.shown = ""
-        """The rollout that is shown, "" = the list of all."""
         self._all = False
         """The list is shown because somebody asked for it."""
         self.facts = Facts()
@@ -79,11 +74,6 @@ class RolloutScreen(ConsoleScreen):
         self.pane = Pane(self.text)
         self.charts: list[Chart] = []
         self.gate = GatePanel()
-        self._known: Known | None = None
-        self._landing: tuple[list[Candidate], list[Known], str] | None = None
-        self._fault = ""
-        self._reading = False
-        self._read_at = float("-inf")
         self._drawn: tuple[Any, ...] = ()
         self._history: list[str] = []
 
@@ -91,6 +81,21 @@ class RolloutScreen(ConsoleScreen):
     def rollouts(self) -> Rollouts:
         """Those of the console."""
         return self.console.rollouts
+
+    @cached_property
+    def reads(self) -> RolloutReads:
+        """What is read; made when the screen is in its console."""
+        return RolloutReads(self.session, self.rollouts)
+
+    @property
+    def shown(self) -> str:
+        """The rollout that is shown, "" = the list of all."""
+        return self.reads.shown
+
+    @property
+    def _known(self) -> Known | None:
+        """What is known of it."""
+        return self.reads.one.value
 
     @property
     def driving(self) -> Driving | None:
@@ -137,51 +142,29 @@ class RolloutScreen(ConsoleScreen):
     def _show(self, procedure: str, *, everything: bool = False) -> None:
         """Show this one; "" = the list."""
         if procedure != self.shown or everything:
-            self.shown, self._all, self._known = procedure, everything, None
-            self._fault, self._drawn = "", ()
-        self._read_at = float("-inf")
+            self._all, self._drawn = everything, ()
+            self.reads.show(procedure)
+        self.reads.want()
 
-    # --- reading -----------------------------------------------------------------------------------------------------
+    # --- live --------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        now = time.monotonic()
-        if not self._reading and now - self._read_at >= (EVERY_S if self.shown else LANDING_S):
-            self._reading = True
-            self.run_worker(self._read(), name="read rollouts", group="rollouts", exit_on_error=False)
+        due = self.reads.due()
+        if due is not None:
+            self.run_worker(self._read(due), name="read rollouts", group="rollouts", exit_on_error=False)
         self._draw()
 
-    async def _read(self) -> None:
-        asked, rollouts, line = self.shown, self.rollouts, self.rollouts.command_line(self.session)
-
-        def work() -> tuple[Known | None, tuple[list[Candidate], list[Known], str] | None]:
-            from iris_core.cli import rollout_runs
-
-            folder = rollouts.folder()
-            if asked:
-                return rollout_runs.find(folder, asked), None
-            try:
-                candidates, fault = rollout_runs.listed(line)
-            finally:
-                line.close()
-            return None, (candidates, rollout_runs.known(folder), fault)
-
-        try:
-            found, landing = await in_thread(work, name="read rollouts")
-            if asked == self.shown:
-                self._known, self._landing, self._fault = found, landing or self._landing, ""
-                self._choose()
-        except IrisError as error:
-            if asked == self.shown:
-                self._fault = error.message
-        finally:
-            self._reading, self._read_at = False, time.monotonic()
+    async def _read(self, due: Awaitable[None]) -> None:
+        await due
+        self._choose()
 
     def _choose(self) -> None:
         """Opened without a word, it shows what goes on: what this console drives, else the newest that has not ended."""
-        if self.shown or self._all or self._landing is None:
+        landing = self.reads.landing.value
+        if self.shown or self._all or landing is None:
             return
         driving = self.rollouts.driving
-        open_ones = [one.id for one in self._landing[1] if not one.ended and one.changed_something]
+        open_ones = [one.id for one in landing.known if not one.ended and one.changed_something]
         if driving is not None and not driving.over:
             self._show(driving.id)
         elif open_ones:
@@ -196,14 +179,15 @@ class RolloutScreen(ConsoleScreen):
             asked = None
         known = self._known
         over = self.rollouts.driving
-        fault = over.fault if over is not None and over.over and over.id == self.shown else ""
+        fault = over.fault if over is not None and over.over and over.id == self.shown else self.reads.one.fault
         version = (
             self.shown, len(known.records) if known is not None else -1, known.driven if known is not None else None,
-            self._landing_version(), self._fault, fault, driving is not None, driving.leaving if driving is not None else False,
-            asked is not None,
+            None if self.shown else (self.reads.landing.value, self.reads.landing.fault), fault, driving is not None,
+            driving.leaving if driving is not None else False, asked is not None,
         )  # fmt: skip
-        if version != self._drawn:
-            self._drawn = version
+        # A list that was read again is compared once: from then on it is the same object.
+        before, self._drawn = self._drawn, version
+        if version != before:
             if self.shown:
                 self._draw_one(known, driving, fault)
             else:
@@ -219,36 +203,27 @@ class RolloutScreen(ConsoleScreen):
         last = next((record for record in reversed(records) if record["type"] == "asked"), None)
         return last is not None and last["event"] == gate
 
-    def _landing_version(self) -> tuple[Any, ...]:
-        if self._landing is None:
-            return ()
-        candidates, known, fault = self._landing
-        return (tuple(candidates), tuple((one.id, one.state()) for one in known), fault)
-
     def _draw_landing(self) -> None:
+        found, fault = self.reads.landing.value, self.reads.landing.fault
         self.facts.show([])
         self.set_class(False, "-watching")
         self.pane.update_title([Run("Rollouts")])
-        if self._landing is None:
+        if found is None:
             status = (
-                Status(State.ERROR, "", (one_line(self._fault), "^r tries again now."))
-                if self._fault
+                Status(State.ERROR, "", (fault, "^r tries again now."))
+                if fault
                 else Status(State.LOADING, "", ("Reading the rollouts …",))
             )
             self.pane.set_status(status)
             return
         self.pane.set_status(Status(State.READY))
-        self.text.show(words.landing(*self._landing))
+        self.text.show(words.landing(found.candidates, found.known, fault or found.fault))
 
     def _draw_one(self, known: Known | None, driving: Driving | None, fault: str) -> None:
         self.pane.update_title([Run(f"Rollout {one_line(self.shown)}")])
         if known is None:
-            lines = (
-                (one_line(self._fault), "`rollouts` lists those that there are.")
-                if self._fault
-                else ("Reading the journal …",)
-            )
-            self.pane.set_status(Status(State.ERROR if self._fault else State.LOADING, "", lines))
+            lines = (fault, "`rollouts` lists those that there are.") if fault else ("Reading the journal …",)
+            self.pane.set_status(Status(State.ERROR if fault else State.LOADING, "", lines))
             return
         records = known.records
         progress = Progress.of(records)
@@ -286,7 +261,7 @@ class RolloutScreen(ConsoleScreen):
 
     def reload(self) -> None:
         """Read again now."""
-        self._read_at = float("-inf")
+        self.reads.want()
 
     def idle_actions(self) -> frozenset[str]:
         driving, known = self.driving, self._known
@@ -316,7 +291,8 @@ class RolloutScreen(ConsoleScreen):
         if text:
             self._begin_to(text)
             return
-        candidates = self._landing[0] if self._landing is not None else []
+        landing = self.reads.landing.value
+        candidates = landing.candidates if landing is not None else []
         proposed = ",".join(candidate.name for candidate in candidates if not candidate.refusal)
         question = Question(
             "Roll out to, in this order: ", self._begin_to, cancel=self.text.take_focus, history=self._history
@@ -328,53 +304,27 @@ class RolloutScreen(ConsoleScreen):
         self.text.take_focus()
         if not text.strip():
             raise ModelError("no cluster is named")
-        rollouts, line = self.rollouts, self.rollouts.command_line(self.session)
-
-        def make() -> RolloutRun:
-            from iris_core.cli import rollout_fleet, rollout_runs
-
-            scope = rollout_fleet.scope(line, text.strip())
-            return rollout_runs.begin(
-                line, rollouts.folder(), scope, rollout_fleet.Shipping(), rollouts.tree, who=rollouts.account
-            )
-
-        self._drive(make, "begin a rollout")
+        self._drive(self.rollouts.begin(self.session, text.strip()), "begin a rollout")
 
     def do_resume(self, text: str) -> None:
         self._go_on(text, end=False)
 
     def _go_on(self, text: str, *, end: bool) -> None:
         self._require_free()
-        rollouts, line = self.rollouts, self.rollouts.command_line(self.session)
         wanted = text.strip() or self.shown or None
+        self._drive(self.rollouts.go_on(self.session, wanted, end=end), "go on with a rollout")
 
-        def make() -> RolloutRun:
-            from iris_core.cli import rollout_runs
-
-            one = rollout_runs.chosen(rollouts.folder(), wanted)
-            if one.ended:
-                raise IrisError(f"{one.id} has ended: {one.progress.state}")
-            return rollout_runs.go_on(line, one, rollouts.account)
-
-        self._drive(make, "go on with a rollout", end=end)
-
-    def _drive(self, make: Callable[[], RolloutRun], doing: str, *, end: bool = False) -> None:
+    def _drive(self, opening: Awaitable[Driving], doing: str) -> None:
         async def work() -> None:
             try:
-                run = await in_thread(make, name=doing)
-            except (IrisError, ModelError) as error:
-                hint = f"; {error.hint}" if error.hint else ""
-                self.console.say(one_line(f"{error.message}{hint}"), severity="error")
-                return
-            try:
-                self.rollouts.require_idle()
+                self._show((await opening).id)
+            except IrisError as error:
+                self.console.say(fault_text(error), severity="error")
             except ModelError as error:
-                run.journal.close()
                 self.console.say(str(error), severity="warning")
-                return
-            self._show(self.rollouts.drive(run, end=end).id)
 
-        self.run_worker(work(), name=doing, group="drive", exit_on_error=False)
+        # Of the console: it is begun also when this screen has been left meanwhile.
+        self.console.run_worker(work(), name=doing, group="drive", exit_on_error=False)
 
     def do_answer(self) -> None:
         if self.driving is None or self.driving.asked is None:

@@ -107,7 +107,7 @@ def test_rollouts_that_are_being_read(snap_compare: Snap, monkeypatch: pytest.Mo
     async def never(*_: object, **__: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("screens.rollout.in_thread", never)
+    monkeypatch.setattr("screens.rollout_reads.in_thread", never)
 
     async def play(stage: Stage) -> None:
         await go(stage, "rollout", "", State.LOADING)

@@ -11,6 +11,8 @@ import pytest
 from textual.widgets import Button
 
 from iris_core.cli import rollout_fleet, rollout_runs
+from iris_core.cli.session import Session
+from iris_core.contracts import UsageFailed
 from iris_core.procedures import journal as journals
 from iris_core.procedures.rollout_scope import Candidate
 from iris_tui.widgets.line_input import LineInput
@@ -225,3 +227,33 @@ async def test_what_cannot_begin_is_said_and_nothing_is_there(world: RolloutWorl
         assert not list(world.folder.glob("*.jsonl"))
         await it.open("rollout-nothing")
         await it.rig.until(lambda: "no procedure rollout-nothing" in it.text)
+        (world.folder / "rollout-torn.jsonl").write_text("no record\n{}\n")
+        await it.open("rollout-torn")
+        await it.rig.until(lambda: "a person must look" in " ".join(it.text.split()))
+
+
+async def test_a_rollout_that_does_not_get_under_way_leaves_nothing_open_and_says_why(
+    world: RolloutWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    closed: list[str] = []
+
+    def refuse(session: Session, candidate: Candidate, *_: str) -> None:
+        opened.append(candidate.name)
+        session.at_close(lambda: closed.append(candidate.name))
+        raise UsageFailed(f"{candidate.name}: its host is not known")
+
+    def broken(run: rollout_runs.Run) -> None:
+        raise ZeroDivisionError("of nothing")
+
+    async with wizard(world) as it:
+        await it.open()
+        await it.rig.until(lambda: "Rollouts, the newest first" in it.text)
+        with monkeypatch.context() as patched:
+            patched.setattr(rollout_fleet, "_reached", refuse)
+            it.rig.app.run_command("rollout-begin h1")
+            await it.rig.until(lambda: any("its host is not known" in one.message for one in it.rig.app._notifications))
+            await it.rig.until(lambda: opened and sorted(opened) == sorted(closed))
+        monkeypatch.setattr(rollout_runs.Run, "_fleet", broken)
+        it.rig.app.run_command("rollout-begin h1")
+        await it.rig.until(lambda: "ZeroDivisionError: of nothing; this is a fault of the program" in it.text)
