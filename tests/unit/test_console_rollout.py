@@ -13,6 +13,7 @@ from textual.widgets import Button
 from iris_core.cli import rollout_fleet, rollout_runs
 from iris_core.cli.session import Session
 from iris_core.contracts import UsageFailed
+from iris_core.model.errors import ModelError
 from iris_core.procedures import journal as journals
 from iris_core.procedures.rollout_scope import Candidate
 from iris_tui.widgets.line_input import LineInput
@@ -204,8 +205,13 @@ async def test_a_console_that_is_read_only_only_looks_on(world: RolloutWorld) ->
 async def test_leaving_stops_at_a_safe_point_and_ending_takes_a_word(world: RolloutWorld) -> None:
     async with wizard(world) as it:
         await it.begin()
+        it.rig.app.run_command("readonly")
+        with pytest.raises(ModelError, match="read-only"):
+            it.rig.app.run_command("rollout-abort")
         await it.rig.keys("L")
         await it.rig.until(lambda: "was left, and waits to be gone on with" in it.text)
+        it.rig.app.run_command("write")
+        await it.rig.until(lambda: not it.rig.app.session.read_only)
         it.rig.app.run_command("rollout-abort")
         await it.rig.type("yes")
         await it.rig.keys("enter")
