@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from iris_core.contracts import ImageBuild, ImageInfo, ImageMissing, IrisError, UsageFailed
-from iris_core.model.images import BOTH, LATEST, ImageRef
+from iris_core.model.images import BOTH, LATEST, ImageRef, lacking
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 
@@ -76,7 +76,7 @@ class FakeBuilder:
 
     def check(self, platforms: Sequence[str]) -> None:
         """See ImageBuilder."""
-        missing = [platform for platform in platforms if platform not in self.platforms]
+        missing = lacking(self.platforms, tuple(platforms))
         if missing:
             raise IrisError(f"the builder cannot build for {', '.join(missing)}")
 
