@@ -58,7 +58,9 @@ class _Stretch:
         """How many more entries to read for so many whole lines."""
         if len(self.lines) >= count + MOST_PARTS:
             return 0
-        return max(0, count - sum(not line.partial for line in self.lines))
+        missing = count - sum(not line.partial for line in self.lines)
+        # The last line that is missing may have many parts: not one read for each of them.
+        return max(missing, WINDOW_LINES) if missing > 0 and self.lines else max(0, missing)
 
 
 def _shortened(line: logs_pb2.StoredLine) -> logs_pb2.StoredLine:

@@ -453,6 +453,24 @@ def test_context_counts_lines_however_many_parts_the_neighbours_have(
     store.close()
 
 
+def test_neighbours_with_many_parts_are_not_read_part_by_part(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for first in (0, 200, 401, 601):
+        put(store, parts(*[b"x"] * 200, first=first))
+        if first == 200:
+            put(store, batch(["needle"], first=400))
+    reads: list[queries.Query] = []
+    read = View.read_store
+
+    def counted(view: View, query: queries.Query, *rest: Any) -> Generator[None, None, Any]:
+        reads.append(query)
+        return read(view, query, *rest)
+
+    monkeypatch.setattr(View, "read_store", counted)
+    view = view_of(store, "/u/j/0:0", substring="needle", context=2)
+    assert len(reads) <= 8, "one for the hit, and a few for either side"
+    assert [line.line.number for line in lines_of(view)] == list(range(801))
+
+
 def test_a_match_across_two_parts_is_found_and_a_pattern_that_needs_more_is_said(store: Store) -> None:
     put(store, parts(b"x" * 9000 + b"nee", b"dle" + b"y" * 9000))
     assert len(view_of(store, "/u/j/0:0", substring="needle").numbers) == 1
