@@ -157,9 +157,10 @@ class RolloutScreen(RolloutActs, ConsoleScreen):
             else:
                 self._draw_landing()
         # After what it is about, and with it: a question that went and came would lose the focus, and what has been typed.
-        self.gate.show(
-            asked.gate if asked is not None else None, self._command(asked.gate) if asked is not None else ""
-        )
+        if asked is None:
+            self.gate.show(None)
+        elif asked.gate is not self.gate.gate:
+            self.gate.show(asked.gate, self._command(asked.gate), self.console.keymap.first("rollout.answer"))
 
     def _has_evidence(self, gate: str) -> bool:
         """Whether what the journal holds up to this question has been read, to be drawn: no question without its evidence."""
@@ -181,7 +182,9 @@ class RolloutScreen(RolloutActs, ConsoleScreen):
             self.pane.set_status(status)
             return
         self.pane.set_status(Status(State.READY))
-        self.text.show(words.landing(found.candidates, found.known, fault or found.fault))
+        first = self.console.keymap.first
+        keys = (first("rollout.begin"), first("rollout.resume"))
+        self.text.show(words.landing(found.candidates, found.known, fault or found.fault, keys))
 
     def _draw_one(self, known: Known | None, driving: Driving | None, fault: str) -> None:
         self.pane.update_title([Run(f"Rollout {one_line(self.shown)}")])

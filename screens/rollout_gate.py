@@ -84,8 +84,8 @@ class GatePanel(VerticalScroll):
             yield Button("", id="rollout-skip", compact=True)
             yield Button("", id="rollout-stop", compact=True)
 
-    def show(self, gate: Gate | None, command: str = "") -> None:
-        """Show a gate; the same one again changes nothing, least of all what has been typed."""
+    def show(self, gate: Gate | None, command: str = "", key: str = "") -> None:
+        """Show a gate; the same one again changes nothing, least of all what has been typed. `key` goes to it from the lines."""
         if gate is self.gate:
             return
         had = self.screen.focused is not None and self in self.screen.focused.ancestors_with_self
@@ -102,7 +102,7 @@ class GatePanel(VerticalScroll):
         self.query_one("#rollout-effects", Static).update("\n".join(said))
         self.query_one("#rollout-command", Static).update(f"same as: {one_line(command)}")
         self.query_one("#rollout-typed").display = gate.tier >= 3
-        self.query_one("#rollout-wanted", Static).update(f"Enter, then type {one_line(gate.name)} to approve: ")
+        self.query_one("#rollout-wanted", Static).update(f"{key}, then type {one_line(gate.name)} to approve: ")
         self.query_one("#rollout-name", NameInput).value = ""
         self.query_one("#rollout-yes", Button).label = WORDS[gate.approving[0]]
         self.query_one("#rollout-skip", Button).label = WORDS["skip"]

@@ -136,12 +136,14 @@ def numbers(sample: dict[str, Any]) -> dict[str, float | None]:
 # --- before there is one -------------------------------------------------------------------------------------------------
 
 
-def landing(candidates: Sequence[Candidate], known: Sequence[Known], fault: str) -> Lines:
-    """What could be taken, what was begun, and what to do."""
-    return list(_landing(candidates, known, fault))
+def landing(candidates: Sequence[Candidate], known: Sequence[Known], fault: str, keys: tuple[str, str]) -> Lines:
+    """What could be taken, what was begun, and what to do; `keys` begin one and go on with one."""
+    return list(_landing(candidates, known, fault, keys))
 
 
-def _landing(candidates: Sequence[Candidate], known: Sequence[Known], fault: str) -> Iterator[tuple[str, Tone]]:
+def _landing(
+    candidates: Sequence[Candidate], known: Sequence[Known], fault: str, keys: tuple[str, str]
+) -> Iterator[tuple[str, Tone]]:
     yield (
         "A rollout ships the tree around the console's folder to clusters, one after the other, each approved on its own.",
         Tone.PLAIN,
@@ -165,4 +167,4 @@ def _landing(candidates: Sequence[Candidate], known: Sequence[Known], fault: str
     if not known:
         yield "  none yet", Tone.DIM
     yield "", Tone.PLAIN
-    yield "B begins one, o goes on with one that was left, :rollout ID shows one.", Tone.DIM
+    yield f"{keys[0]} begins one, {keys[1]} goes on with one that was left, :rollout ID shows one.", Tone.DIM

@@ -12,6 +12,7 @@ from textual.widgets import Button
 
 from iris_core.cli import rollout_fleet, rollout_runs
 from iris_core.cli.session import Session
+from iris_core.config.console import parse_settings
 from iris_core.contracts import UsageFailed
 from iris_core.model.errors import ModelError
 from iris_core.procedures import journal as journals
@@ -193,9 +194,11 @@ async def test_who_looks_on_sees_the_same_and_is_asked_nothing(world: RolloutWor
 
 
 async def test_a_console_that_is_read_only_only_looks_on(world: RolloutWorld) -> None:
-    async with wizard(world, read_only=True) as it:
+    settings = parse_settings("keys:\n  rollout.begin: f21\n")
+    async with wizard(world, read_only=True, settings=settings) as it:
         await it.open()
         await it.rig.until(lambda: "Rollouts, the newest first" in it.text)
+        assert "F21 begins one, o goes on" in it.text, "the keys are this operator's"
         for command in ("rollout-begin h1", "rollout-resume"):
             with pytest.raises(Exception, match="read-only"):
                 it.rig.app.run_command(command)
