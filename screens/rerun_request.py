@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.live.placed_again import others_of, parse_constraints, place_of, placed_again
+from iris_core.live.run_line import seconds_text
 from iris_core.model.bands import band_label, parse_band
 from iris_core.model.constraints import REGION, ZONE, Mode
 from iris_core.model.errors import ModelError, shown
@@ -93,8 +94,8 @@ def texts_of(name: str, before: pb.LaunchJobRequest) -> dict[str, str]:
         "max-retries-failure": str(before.max_retries_failure),
         "max-retries-preemption": str(preemptions),
         "max-task-failures": str(before.max_task_failures),
-        "timeout": f"{before.timeout_ms / 1000:g}",
-        "scheduling-timeout": f"{before.scheduling_timeout_ms / 1000:g}",
+        "timeout": seconds_text(before.timeout_ms),
+        "scheduling-timeout": seconds_text(before.scheduling_timeout_ms),
     }
 
 

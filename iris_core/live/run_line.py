@@ -90,6 +90,11 @@ def _place(request: pb.LaunchJobRequest) -> list[str]:
     return words
 
 
+def seconds_text(milliseconds: int) -> str:
+    """A limit as its option takes it: whole digits however long it is, and no more of them than it has."""
+    return f"{milliseconds / 1000:.3f}".rstrip("0").rstrip(".")
+
+
 def _limits(request: pb.LaunchJobRequest) -> list[str]:
     words: list[str] = []
     if request.max_retries_failure:
@@ -99,9 +104,9 @@ def _limits(request: pb.LaunchJobRequest) -> list[str]:
     if request.max_task_failures:
         words += ["--max-task-failures", str(request.max_task_failures)]
     if request.timeout_ms:
-        words += ["--timeout", f"{request.timeout_ms / 1000:g}"]
+        words += ["--timeout", seconds_text(request.timeout_ms)]
     if request.scheduling_timeout_ms:
-        words += ["--scheduling-timeout", f"{request.scheduling_timeout_ms / 1000:g}"]
+        words += ["--scheduling-timeout", seconds_text(request.scheduling_timeout_ms)]
     for port in request.ports:
         words += ["--port", port]
     return words

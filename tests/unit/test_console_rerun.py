@@ -38,6 +38,11 @@ def test_a_form_that_was_left_alone_sends_nothing_but_the_original() -> None:
     assert made.request == PLAIN and made.words == ("--job-name", "sweep-lr-rerun")
 
 
+@pytest.mark.parametrize(("limit_ms", "text"), [(0, "0"), (60_000, "60"), (1_500, "1.5"), (14 * 86_400_000, "1209600")])
+def test_a_limit_is_shown_in_digits_however_long_it_is(limit_ms: int, text: str) -> None:
+    assert texts_of(PLAIN.name, pb.LaunchJobRequest(timeout_ms=limit_ms))["timeout"] == text
+
+
 def test_only_what_was_changed_is_sent_and_said() -> None:
     made = request_of(
         PLAIN,
