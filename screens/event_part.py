@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from iris_core.live.columns import ColumnSpec
     from iris_core.live.event_columns import TaskEvent
     from iris_core.live.polled import Polled
-    from iris_tui.tabbed import RowsPart, Tab, Tabbed
+    from iris_tui.tabbed import RowsPart, Tabbed
 
 EVENT_RANK: Final[ColumnSpec[Any]] = replace(
     EVENTS["task_id"], id="rank", title="RANK", min_width=5, max_width=7, flex=0, align="right", hide=0,
@@ -47,7 +47,7 @@ def event_rows(events: Sequence[TaskEvent]) -> list[Row[TaskEvent]]:
     return [Row(f"{count - place}", "event", event) for place, event in enumerate(reversed(events))]
 
 
-def fill_events_state(screen: Tabbed, tab: Tab, pane: RowsPart, polled: Polled[measured.Events]) -> None:
+def fill_events_state(screen: Tabbed, pane: RowsPart, polled: Polled[measured.Events]) -> None:
     """The state of a part with events."""
     found = polled.value
     empty: tuple[str, ...] = ()

@@ -284,7 +284,7 @@ class JobScreen(Tabbed, ListScreen, TargetActions):
         pane, found = self.event_rows, self.reads.events.value
         if found is not None and self.fresh("events", self.reads.events.version):
             pane.fill(event_rows(found.events))
-        fill_events_state(self, self.tabs[5], pane, self.reads.events)
+        fill_events_state(self, pane, self.reads.events)
         self.rows_title(self.tabs[5], pane, "event", "")
 
     # --- what an action is about -------------------------------------------------------------------------------------
