@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 DISK_FULL = "the worker's disk was full"
 SPOOL_FULL = "the worker's spool was full"
 DAMAGED = "the worker's spool was damaged"
+REFUSED = "the log store refused it"
 
 
 class Line(NamedTuple):
@@ -68,6 +69,34 @@ def gap(first: int, count: int, reason: str, now_ms: int) -> bytes:
     batch = logs_pb2.LogBatch()
     batch.entries.add(number=first, gap=count, data=reason, source="iris", epoch_ms=now_ms)
     return batch.SerializeToString()
+
+
+def halves(body: bytes) -> list[bytes]:
+    """A serialised PushLogsRequest as two of half as many entries each, in order; as one of a single entry, which cannot be halved."""
+    request = logs_pb2.PushLogsRequest.FromString(body)
+    flat = [(batch, entry) for batch in request.batches for entry in batch.entries]
+    middle = len(flat) // 2
+    made = []
+    for part in (flat[:middle], flat[middle:]):
+        push = PushBuilder()
+        for batch, entry in part:
+            head = header(batch.producer, batch.key, batch.attempt_uid, batch.incarnation)
+            push.add(head, logs_pb2.LogBatch(entries=[entry]).SerializeToString())
+        if push:
+            made.append(push.body())
+    return made
+
+
+def instead(body: bytes, reason: str) -> bytes | None:
+    """A push with a gap record in the place of the only line of `body`; None if that is a gap record already."""
+    request = logs_pb2.PushLogsRequest.FromString(body)
+    batch, entry = next((batch, entry) for batch in request.batches for entry in batch.entries)
+    if entry.gap:
+        return None
+    push = PushBuilder()
+    head = header(batch.producer, batch.key, batch.attempt_uid, batch.incarnation)
+    push.add(head, gap(entry.number, 1, reason, entry.epoch_ms))
+    return push.body()
 
 
 class PushBuilder:

@@ -14,9 +14,14 @@ from iris_controller.worker.batches import Line
 from iris_core.model.levels import parse_level
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 PART_BYTES = 256 * 1024
+"""The store takes no part that is longer, neither its bytes nor its text."""
+_UNDECODED_BYTES = PART_BYTES // len("\N{REPLACEMENT CHARACTER}".encode())
+"""So many bytes that are no UTF-8 still have a text that fits."""
+_OWN_BYTES = PART_BYTES - 100
+"""What is kept of a line of ours that is too long, with room for a word on the rest."""
 SEAM_CHARACTERS = 4096
 """On either side of where two parts of a line are joined, what the later one carries for whoever searches."""
 _WHOLE_BYTES = 4096
@@ -171,8 +176,9 @@ class Parts:
         self._level = 0
 
     def lines(self, pieces: Sequence[Piece], first: int) -> list[Line]:
-        """The next pieces as lines, which are numbered from `first`."""
-        return [self._line(piece, number) for number, piece in enumerate(pieces, first)]
+        """The next pieces as lines, which are numbered from `first`; a piece whose text would be too long is more than one."""
+        fitting = (part for piece in pieces for part in _fitting(piece))
+        return [self._line(piece, number) for number, piece in enumerate(fitting, first)]
 
     def _line(self, piece: Piece, number: int) -> Line:
         line = as_line(self._source, piece)
@@ -188,6 +194,35 @@ class Parts:
         else:
             self._part, self._tail = 0, ""
         return line
+
+
+def _fitting(piece: Piece) -> Iterator[Piece]:
+    """The piece in parts whose text fits: each byte that is no UTF-8 is shown by a character of three."""
+    data = piece.data
+    if len(data) > _UNDECODED_BYTES and not _is_text(data):
+        while len(data) > _UNDECODED_BYTES:
+            cut = _whole_characters(data[:_UNDECODED_BYTES])
+            yield Piece(data[:cut], True)
+            data = data[cut:]
+        piece = piece._replace(data=data)
+    yield piece
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def own_line(source: str, text: str, level: int = 0) -> Line:
+    """A line of ours, whatever is in it: a name of a file may be no Unicode, and an error may quote all of a file."""
+    data = text.encode(errors="replace")
+    if len(data) > PART_BYTES:
+        kept = data[:_OWN_BYTES].decode(errors="ignore")
+        data = f"{kept}… ({len(data) - len(kept.encode()):,} bytes more)".encode()
+    return Line(source, data.decode(), b"", level)
 
 
 def as_line(source: str, piece: Piece) -> Line:

@@ -11,13 +11,13 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
-from iris_controller.worker.batches import Line
 from iris_controller.worker.config import now_ms
-from iris_controller.worker.lines import LineSplitter, Parts
+from iris_controller.worker.lines import LineSplitter, Parts, own_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from iris_controller.worker.batches import Line
     from iris_controller.worker.spool import Producer, Spool
 
 _SLICE = 64 * 1024
@@ -43,7 +43,7 @@ class Output:
 
     def write(self, source: str, text: str) -> None:
         """Adds a line of ours."""
-        self._spool.append(self._producer, [Line(source, text)], now_ms())
+        self._spool.append(self._producer, [own_line(source, text)], now_ms())
 
     def pipe(self, source: str) -> int:
         """A new pipe that is read from now on. Returns the end to write to; the caller closes it after the spawn."""

@@ -12,11 +12,12 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from iris_controller import logs
-from iris_controller.worker.batches import Line
 from iris_controller.worker.config import now_ms
+from iris_controller.worker.lines import own_line
 from iris_core.model.levels import LogLevel
 
 if TYPE_CHECKING:
+    from iris_controller.worker.batches import Line
     from iris_controller.worker.spool import Producer, Spool
 
 _QUEUED = 10_000
@@ -48,7 +49,7 @@ class SpoolHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._queue.append(
-                (now_ms(), Line("iris", self.format(record), b"", _LEVELS.get(record.levelno, LogLevel.INFO)))
+                (now_ms(), own_line("iris", self.format(record), _LEVELS.get(record.levelno, LogLevel.INFO)))
             )
             if self._loop is not None and not self._scheduled:
                 self._scheduled = True

@@ -2,6 +2,9 @@
 
 A push that was not acknowledged is repeated as it is, to the next address; the store drops what it has. Nothing is taken out of
 the spool before its acknowledgement. While a push is on its way the spool gathers the next, so batching needs no timer.
+
+A line that the store refuses would be refused for ever, and the lines of every task behind it would wait: it is found by halving the
+push, and a gap record stands for it. If even that is refused, the line is not what is wrong, and nothing is given up.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
+from iris_controller.worker import batches
 from iris_controller.worker.attach import credentials, dial
 from iris_controller.worker.config import now_ms
 from iris_core.wire.gen.iris.v1 import logs_pb2, pipeline_pb2
@@ -100,12 +104,12 @@ class Shipper:
                 await self._wake.wait()
                 continue
             self._in_flight = push
-            await self._deliver(push)
+            await self._deliver(push.body)
             self._in_flight = None
             self._last_ack_at_ms = now_ms()
             self._spool.ack(push)
 
-    async def _deliver(self, push: Push) -> None:
+    async def _deliver(self, body: bytes) -> None:
         backoff = _FIRST_BACKOFF_S
         loop = asyncio.get_running_loop()
         while True:
@@ -113,9 +117,13 @@ class Shipper:
                 self._at, self._best_again = 0, loop.time() + _BEST_AGAIN_S
             address = self._addresses[self._at % len(self._addresses)]
             try:
-                await self._push(push.body, address)
+                await self._push(body, address)
             except grpc.aio.AioRpcError as error:
-                problem = f"{error.code().name}: {(error.details() or '').partition(chr(10))[0]}"
+                if error.code() is grpc.StatusCode.INVALID_ARGUMENT and await self._without(
+                    body, _words(error), address
+                ):
+                    return
+                problem = f"{error.code().name}: {_words(error)}"
             except (OSError, grpc.aio.UsageError) as error:
                 problem = str(error)
             else:
@@ -130,6 +138,24 @@ class Shipper:
             await self._close_channel()
             await asyncio.sleep(backoff * random.uniform(0.5, 1.0))
             backoff = min(backoff * 2, _LAST_BACKOFF_S)
+
+    async def _without(self, body: bytes, why: str, address: tuple[str, bool]) -> bool:
+        """Delivers what was refused without the lines that are at fault. Returns False if it is not the line that is."""
+        parts = batches.halves(body)
+        if len(parts) > 1:
+            for part in parts:
+                await self._deliver(part)
+            return True
+        gap = batches.instead(body, f"{batches.REFUSED}: {why}")
+        if gap is None:
+            return False
+        try:
+            await self._push(gap, address)
+        except (grpc.aio.AioRpcError, OSError, grpc.aio.UsageError):
+            return False
+        self._spool.lost += 1
+        _log.error("a line is lost, %s: %s", batches.REFUSED, why)
+        return True
 
     async def _push(self, body: bytes, address: tuple[str, bool]) -> logs_pb2.PushLogsResponse:
         if self._channel is None or self._dialled != address:
@@ -155,6 +181,11 @@ def _first_time_ms(body: bytes, otherwise: int) -> int:
     """When the first line of a push was written."""
     batches = logs_pb2.PushLogsRequest.FromString(body).batches
     return next((batch.entries[0].epoch_ms for batch in batches if batch.entries), otherwise)
+
+
+def _words(error: grpc.aio.AioRpcError) -> str:
+    """The first line of what a call that failed says."""
+    return (error.details() or "").partition("\n")[0]
 
 
 def _as_is(body: bytes) -> bytes:

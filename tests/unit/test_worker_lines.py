@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iris_controller.worker.batches import entries
-from iris_controller.worker.lines import PART_BYTES, LineSplitter, Parts, Piece, as_line
+from iris_controller.worker.batches import Line, entries
+from iris_controller.worker.lines import PART_BYTES, LineSplitter, Parts, Piece, as_line, own_line
 from iris_core.wire.gen.iris.v1 import logs_pb2
 
 
@@ -181,3 +182,27 @@ def test_the_last_frame_of_every_line_is_kept_in_order(parts: list[bytes], size:
     for line in oracle(data):
         last = line.rstrip(b"\r").rpartition(b"\r")[2]
         assert any(text == last for text in shown)
+
+
+@pytest.mark.parametrize("byte", [b"\xff", b"\xe2\x82", b"\x00", "€".encode(), b"ab\xc0"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
+def test_no_part_has_more_bytes_or_text_than_the_store_takes(byte: bytes, end: bytes) -> None:
+    data = byte * (2 * PART_BYTES // len(byte) + 7) + end
+    splitter, parts = LineSplitter(), Parts("stdout")
+    lines: list[Line] = []
+    for at in range(0, len(data), 64 << 10):
+        lines += parts.lines(splitter.feed(data[at : at + (64 << 10)]), len(lines))
+    lines += parts.lines(splitter.finish(), len(lines))
+    assert max(max(len(line.data.encode()), len(line.raw)) for line in lines) <= PART_BYTES
+    assert b"".join(line.raw or line.data.encode() for line in lines) + b"\n" * (not lines[-1].unended) == data
+    assert [line.part for line in lines] == list(range(len(lines)))
+    assert [line.partial for line in lines] == [True] * (len(lines) - 1) + [False]
+
+
+def test_a_line_of_ours_can_be_stored_whatever_it_quotes() -> None:
+    odd = own_line("iris", "cannot read \udcff.txt", 4)
+    assert (odd.data, odd.level) == ("cannot read ?.txt", 4)
+    long = own_line("iris", "€" * PART_BYTES)
+    assert len(long.data.encode()) <= PART_BYTES
+    assert long.data.endswith("… (524,388 bytes more)")
+    assert logs_pb2.LogBatch.FromString(entries([odd, long], 0, 5)).entries[1].data == long.data
