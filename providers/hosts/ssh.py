@@ -269,8 +269,8 @@ class _Run:
             if child.poll() is None:
                 child.kill()
                 child.wait()
-            writer.join(10)
-            reader.join(10)
+            for thread in (writer, reader, timer):
+                thread.join(10)
             child.stdout.close()
             child.stderr.close()
         self.out, self.err = bytes(out), errors.decode(errors="replace")

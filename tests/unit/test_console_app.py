@@ -57,6 +57,7 @@ class Rig:
         return screen
 
     async def until(self, condition: Callable[[], object]) -> None:
+        """Until it holds, and what it was read from is drawn: a state is there a refresh before its picture."""
         deadline = time.monotonic() + 20
         while not condition():
             assert time.monotonic() < deadline, self.screen_text()
@@ -65,6 +66,7 @@ class Rig:
             if screen is not None:
                 screen.flush_now()
             await asyncio.sleep(0.005)
+        await self.pilot.pause(0)
 
     async def keys(self, *keys: str) -> None:
         await self.pilot.press(*keys)

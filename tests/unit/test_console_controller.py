@@ -83,8 +83,7 @@ async def screen(
 @pytest.mark.asyncio
 async def test_it_lives_with_the_row_and_ages_without_it() -> None:
     async with screen() as (rig, shown):
-        await rig.until(lambda: shown.pane.status.state is State.READY)
-        assert "loop late (p99)" in rig.screen_text()
+        await rig.until(lambda: shown.pane.status.state is State.READY and "loop late (p99)" in rig.screen_text())
         rig.client.put(controller(rig.clock.now_ms(), queued_commands=70))
         await rig.until(lambda: "72 commands wait" in rig.screen_text() or "70 commands wait" in rig.screen_text())
         rig.client.break_connection()
