@@ -28,6 +28,8 @@ JUMPS, THEIR_JUMPS = 100, 30
 FIRST_PAGE_MS = 200
 JUMP_MS = 150
 RSS_MB = 150
+READING_S = 120
+"""How long the others may take to read the file; what needs that is not measured beyond it."""
 CTRL_G, CTRL_U = b"\x07", b"\x15"
 
 
@@ -113,6 +115,7 @@ def _lnav(report: Report, path: Path) -> None:
             report.absolute("T22", f"{what}: from the shell to a first page", first * 1000, "ms")
             # A line that it has not read yet is none to go to.
             while needle(LINES - 100) not in terminal.text():
+                _give_up_late(terminal, "lnav")
                 terminal.send(f":goto {LINES - 100}".encode() + ENTER)
                 terminal.follow(0.5)
             whole = time.perf_counter() - terminal.began
@@ -120,6 +123,12 @@ def _lnav(report: Report, path: Path) -> None:
 
             _report_jumps(report, f"{what}: random jump to a line", _jumps(terminal, _all_but_last(terminal)), None)
             report.absolute("T22", f"{what}: memory", terminal.rss_mb(), "MB")
+
+
+def _give_up_late(terminal: Terminal, name: str) -> None:
+    """Raises Unavailable: it has been reading for too long."""
+    if time.perf_counter() - terminal.began > READING_S:
+        raise yardsticks.Unavailable(f"{name} has not read {LINES:,} lines within {READING_S} s")
 
 
 def _all_but_last(terminal: Terminal) -> Callable[[int], bytes]:
@@ -155,6 +164,7 @@ def _toolong(report: Report, path: Path) -> None:
 
         # It goes to lines that it has scanned: as long as it has not, a number leads to the last one that it knows.
         while needle(LINES // 2) not in terminal.text():
+            _give_up_late(terminal, "toolong")
             terminal.send(prepare(LINES // 2))
             terminal.follow(0.5)
             leave()
