@@ -82,7 +82,7 @@ class Runs:
 
     def __init__(self, table: Any) -> None:
         self._table = table
-        self._numbers = [_ints(table.column(name)) for name in _NUMBERS]
+        self._numbers = [ints(table.column(name)) for name in _NUMBERS]
         self._keys = _texts(table.column("key"))
         self._attempts = table.column("attempt_uid")
 
@@ -190,7 +190,8 @@ def _level_bits(batch: Any) -> Any:
     return pc.if_else(partial, pc.bit_wise_or(bits, PARTIAL_BIT), bits) if pc.any(partial).as_py() else bits
 
 
-def _ints(column: Any) -> memoryview[int]:
+def ints(column: Any) -> memoryview[int]:
+    """The values of a column of 64 bits that has no NULL, where they lie."""
     buffer = column.buffers()[1]
     whole = memoryview(buffer if buffer is not None else b"").cast("q")
     return whole[column.offset : column.offset + len(column)]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from iris_controller.finelog.catalog import Segment
+    from iris_controller.finelog.moments import Stretch
     from iris_controller.finelog.query import Query
     from iris_controller.finelog.runs import Run
     from iris_controller.finelog.segments import SegmentDamaged
@@ -40,6 +41,8 @@ class Segmented:
         self._high = high
         self._max_bytes = max_bytes
         self._density: Density | None = None
+        self._scans: dict[str, SegmentScan | None] = {}
+        """Those that `stretches` asks again and again."""
         self._needles = Needles.of(query.substring, query.regex.pattern if query.regex is not None else "")
         self.faults: dict[str, None] = {}
         """What could not be read."""
@@ -85,6 +88,16 @@ class Segmented:
             scan = self._scan(segment)
             if scan is not None:
                 yield from self._guarded(segment, scan.places(rows))
+
+    def stretches(self, seq: int) -> list[Stretch]:
+        """The runs in which the line with that seq may stand."""
+        for segment in self._segments:
+            if segment.first_seq <= seq <= segment.last_seq:
+                if segment.name not in self._scans:
+                    self._scans[segment.name] = self._scan(segment)
+                scan = self._scans[segment.name]
+                return [] if scan is None else list(scan.stretches(seq))
+        return []
 
     def _windows(self, segment: Segment, wanted: Callable[[], int]) -> Iterator[Window | None]:
         from iris_controller.finelog.windows import Window

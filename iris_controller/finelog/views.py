@@ -16,6 +16,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from iris_controller.finelog.moments import Moments
 from iris_controller.finelog.numbers import BREAKS, CONTEXT, Numbers
 from iris_controller.finelog.order import TimeOrder
 from iris_controller.finelog.parts import LineCount
@@ -96,6 +97,11 @@ class View:
         if self._order is None or not self._order:
             return self.scanned_to
         return min(self.scanned_to, self._order.lowest_seq() - 1)
+
+    @property
+    def _unfiltered(self) -> Query:
+        """For reading lines that have a number, whatever they say."""
+        return replace(self.query.ignoring_content, min_level=0, since_ms=0, until_ms=0)
 
     @property
     def memory_bytes(self) -> int:
@@ -308,22 +314,24 @@ class View:
         """The number of the first line at or after that time, else of the last; None if none is numbered. Lines must stand in its order."""
         low, high = 0, len(self.numbers)
         last = high - 1
-        while low < high:
-            middle = (low + high) // 2
-            found = yield from self.read(middle, 1, 1 << 20)
-            if found and (found[0].gone or found[0].line.epoch_ms < ms):
-                low = middle + 1
-            else:
-                high = middle
+        moments = Moments(self._store, self._unfiltered, self.first_seq, self.scanned_to + 1)
+        try:
+            while low < high:
+                middle = (low + high) // 2
+                ((seq, _),) = self.numbers.page(middle, 1)
+                if (yield from moments.is_before(seq, ms)):
+                    low = middle + 1
+                else:
+                    high = middle
+        finally:
+            moments.release()
         return None if last < 0 else min(low, last)
 
     def _lines(
         self, seqs: list[int], max_bytes: int
     ) -> Generator[None, None, tuple[dict[int, logs_pb2.StoredLine], bool]]:
         """The lines with those seqs, as far as they are there; and whether some were not read because of their size."""
-        query = self.query
-        if self.context is not None:
-            query = replace(query.ignoring_content, min_level=0, since_ms=0, until_ms=0)
+        query = self.query if self.context is None else self._unfiltered
         wanted = sorted(seqs)
         found: dict[int, logs_pb2.StoredLine] = {}
         at = 0

@@ -29,14 +29,17 @@ from iris_controller.finelog.masks import (
     tested,
     time_mask,
 )
+from iris_controller.finelog.moments import Stretch
 from iris_controller.finelog.parts import PartsSeen
 from iris_controller.finelog.picked import EMPTY, SHOWN, Best, every_place, shown, spelled_out
+from iris_controller.finelog.runs import ints
 from iris_controller.finelog.segments import SegmentDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from iris_controller.finelog.line import Line
+    from iris_controller.finelog.moments import Times
     from iris_controller.finelog.query import Query
     from iris_controller.finelog.runs import Run
     from iris_controller.finelog.segments import SegmentFile
@@ -217,6 +220,24 @@ class SegmentScan:
             mask = seq_mask(rows, self._low, self._high)
             mask = mask if is_owned else pc.and_(mask, owner_mask(self._query, rows))
             yield rows.column("seq").filter(mask).to_pylist()
+
+    def stretches(self, seq: int) -> Iterator[Stretch]:
+        """The runs in which the line with that seq may stand."""
+        for run in self._overlapping(seq, seq + 1):
+            piece = (self._file.segment.name, run.group, 0)
+            yield Stretch(run.earliest_ms, run.latest_ms, piece, run.start, run.rows, partial(self._times, run))
+
+    def _times(self, run: Run) -> Times:
+        """The seqs and times of the row group of a run; nothing if it cannot be read."""
+        try:
+            rows = self._file.read(run.group, ["seq", "epoch_ms"])
+        except SegmentDamaged as damage:
+            self._on_damage(damage, [run])
+            return (), ()
+        except OSError:
+            # It may be read another time, so that is no loss.
+            return (), ()
+        return ints(rows.column("seq")), ints(rows.column("epoch_ms"))
 
     def places(self, rows: int) -> Iterator[list[tuple[Any, ...]]]:
         """Seq, key, time, and what is a part of what, of all lines of the wanted keys and incarnations, ascending, `rows` at once."""
