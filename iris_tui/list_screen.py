@@ -128,6 +128,9 @@ class ListScreen(NamedFilters, Sorting, RowMenu, ConsoleScreen):
         """What a filter asks a row's value: a mapping or callable from field to value, as `Filter.matches` takes it."""
         raise NotImplementedError
 
+    def all_here(self) -> bool:
+        return self.source.loaded
+
     def match_row(self, row: Row[Any], wanted: Filter, now_ms: int) -> bool | None:
         """Whether a filter finds a row; None = it follows the row above it."""
         return wanted.matches(self.filter_values(row.value, now_ms)) if row.kind == self.store.kinds[0] else None
@@ -311,8 +314,10 @@ class ListScreen(NamedFilters, Sorting, RowMenu, ConsoleScreen):
         return left, right
 
     def count_words(self) -> str:
-        """How many are shown, match, and exist."""
+        """How many are shown, match, and exist. Of a filter whose order is still being computed nothing is known."""
         counts = self.store.counts()
+        if not self.store.answered:
+            return f"filtering {counted(counts.total, self.NOUN)} …"
         closed = counts.matched - counts.shown
         under = f", {closed:,} under closed rows" if self.filter is not None and closed > 0 else ""
         some = f"{counts.matched:,} of " if self.filter is not None else ""
@@ -366,7 +371,6 @@ class ListScreen(NamedFilters, Sorting, RowMenu, ConsoleScreen):
 
         self.store.set_filter(None if wanted.is_empty else match)
         self.filtered()
-        self.store.hold("")
         self.soon()
 
     def filtered(self) -> None:

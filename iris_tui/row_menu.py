@@ -85,12 +85,19 @@ class RowMenu(ConsoleScreen):
 
         return look() if len(rows) < THREAD_ROWS else await in_thread(look, name="match")
 
+    def all_here(self) -> bool:
+        """Whether the first snapshot of the rows is complete."""
+        raise NotImplementedError
+
     def match_row(self, row: Row[Any], wanted: Filter, now_ms: int) -> bool | None:
         """Whether a filter finds a row."""
         raise NotImplementedError
 
     def do_mark_all(self) -> None:
-        """Marks what matches, and asks what is to be done with it."""
+        """Marks what matches, and asks what is to be done with it. While rows are still on their way nobody knows what that is."""
+        if not self.all_here():
+            self.console.say("not all rows are here yet, so not all that match can be marked", severity="warning")
+            return
 
         async def work() -> None:
             names = await self.matching()
@@ -158,7 +165,8 @@ class RowMenu(ConsoleScreen):
         if kind in self.MARKABLE and not marked:
             number = self.store.counts().matched
             if number > 1:
-                shown.append((ALL_KEY, "list.mark_all", f"Mark all that match: {counted(number, kind)}"))
+                known = f": {counted(number, kind)}" if self.store.answered and self.all_here() else ""
+                shown.append((ALL_KEY, "list.mark_all", f"Mark all that match{known}"))
         self.app.push_screen(MenuScreen(title, shown, note), self._chosen)
 
     def _chosen(self, action_id: str | None) -> None:

@@ -71,8 +71,18 @@ class TasksScreen(ListScreen, TargetActions):
             f"Submit a job: iris-core {self.session.selector} job run -- python3 -c \"print('hello')\"",
         )
 
+    @property
+    def _behind(self) -> bool:
+        """Whether the tasks that are here are those of a filter before: what is typed is not asked of the server yet."""
+        return bool(self.feed.narrowed) and self.feed.narrowed != (self.filter.text if self.filter is not None else "")
+
     def _no_match(self) -> tuple[str, ...]:
         older = self.feed.older
+        if self._behind:
+            return (
+                f"None of the tasks that match {one_line(self.feed.narrowed)} matches this.",
+                f"Enter asks for it among all {counted(self.feed.total, 'task')}.",
+            )
         words = super()._no_match()
         if older.exhausted:
             return words
@@ -91,13 +101,15 @@ class TasksScreen(ListScreen, TargetActions):
     def count_words(self) -> str:
         feed, counts = self.feed, self.store.counts()
         older = f" ({feed.older.rows:,} older)" if feed.older.rows else ""
-        if feed.narrowed:
-            return f"{counts.matched:,} of {counted(feed.total + feed.older.rows, 'task')}{older}"
+        if feed.narrowed and self.store.answered:
+            least = "at least " if self._behind else ""
+            return f"{least}{counts.matched:,} of {counted(feed.total + feed.older.rows, 'task')}{older}"
         return super().count_words() + older
 
     def detail_runs(self, row: Row[Any]) -> list[Run]:
         task = row.value
-        gone = " (gone)" if row.gone else ""
+        # The server sends those alone that match: one that is not sent any more need not have ended.
+        gone = "" if not row.gone else " (does not match any more)" if self.feed.narrowed else " (gone)"
         runs = [Run(f" {one_line(row.id)}{gone}"), Run(f"  {task_label(task.state)}", task_tone(task.state))]
         if int(task.state) in TERMINAL and task.HasField("exit_code"):
             runs.append(Run(f"  exit {exit_text(task.exit_code, task.error)}"))

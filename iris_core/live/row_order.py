@@ -38,16 +38,20 @@ class Row(Generic[V]):
     """Shown only because a row below it matches the filter."""
 
 
+Match = Callable[[Row[V]], bool | None]
+"""Whether a row passes the filter; None = it follows the row above it."""
+
+
 class Ordered(NamedTuple):
-    """What is to be shown: the ids in order, how many counted rows match, and how many of those are among the ids."""
+    """What is to be shown: the ids in order, how many counted rows match, how many of those are among the ids, and which filter
+    that was asked of (by identity)."""
 
     ids: list[str]
     matched: int
     shown: int
+    match: Match[Any] | None
 
 
-Match = Callable[[Row[V]], bool | None]
-"""Whether a row passes the filter; None = it follows the row above it."""
 SortKey = Callable[[Row[V]], Any]
 
 
@@ -94,7 +98,7 @@ class OrderPlan(Generic[V]):
                 ordered.reverse()
                 stack += ordered
                 depths += [depth + 1] * len(ordered)
-        return Ordered(result, matched, shown)
+        return Ordered(result, matched, shown, self.match)
 
     def _kept(self) -> frozenset[str]:
         """The row under the cursor and those above it: they stay though they do not match (any more)."""

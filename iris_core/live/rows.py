@@ -73,6 +73,8 @@ class RowStore(Generic[V]):
         """Whether `order` differs from what `reorder` would give."""
         self._children: dict[str, dict[str, None]] = {}
         self._match: Match[V] | None = None
+        self.answered = True
+        """Whether `order` and the counts are those of the filter that was set last; not until the next order was computed."""
         self._key: SortKey[V] | None = None
         self._reverse = False
         self._held = ""
@@ -161,8 +163,10 @@ class RowStore(Generic[V]):
     # --- order -----------------------------------------------------------------------------------------------------
 
     def set_filter(self, match: Match[V] | None) -> None:
-        """Choose what is shown. Takes effect with the next `reorder`."""
+        """Choose what is shown. Takes effect with the next `reorder`. The row that was held is not held for this filter, whatever holds
+        it again before."""
         self._match = match
+        self.answered = False
         self.dirty = True
 
     def set_sort(self, key: SortKey[V] | None, *, reverse: bool = False) -> None:
@@ -186,6 +190,8 @@ class RowStore(Generic[V]):
 
     def plan(self) -> OrderPlan[V]:
         """A snapshot for computing the order, which may be done in a thread; give the result to `adopt`."""
+        if not self.answered:
+            self._held = ""
         self._purge()
         return OrderPlan(
             dict(self.rows),
@@ -206,6 +212,7 @@ class RowStore(Generic[V]):
         )
         self._lines = None
         self._matched, self._shown = ordered.matched, ordered.shown
+        self.answered = ordered.match is self._match
         self._pending.clear()
 
     def reorder(self, *, force: bool = False) -> bool:

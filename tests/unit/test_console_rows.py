@@ -203,3 +203,26 @@ def test_selection_and_marks_are_ids_whatever_happens(steps: list[tuple[str, str
         assert not held or held in store.rows
         for item, value in oracle.items():
             assert store.rows[item].value == value
+
+
+def test_counts_belong_to_the_filter_only_when_an_order_was_computed_for_it() -> None:
+    store = filled(row("a"), row("b"))
+    assert store.answered
+    earlier = store.plan()
+    store.set_filter(lambda item: item.id == "b")
+    assert not store.answered
+    store.adopt(earlier.order())
+    assert not store.answered, "an order that was on its way answers no later filter"
+    store.reorder()
+    assert store.answered and store.counts().matched == 1
+
+
+def test_the_row_under_the_cursor_is_not_kept_for_another_filter_though_an_order_is_on_its_way() -> None:
+    store = filled(row("a"), row("b"))
+    store.hold("a")
+    earlier = store.plan()
+    store.set_filter(lambda item: item.id == "b")
+    store.adopt(earlier.order())
+    store.hold("a")  # where the cursor still is
+    store.reorder()
+    assert store.order == ["b"]

@@ -206,6 +206,18 @@ async def test_of_very_many_tasks_the_server_sends_those_alone_that_match(monkey
         await rig.until(lambda: screen.feed.narrowed == "state:running" and screen.feed.loaded)
         assert rig.client.called("Watch")[-1].selectors[0].filter == "state:running"
         await rig.until(lambda: "6 of 17 tasks" in rig.text())
+        assert "at least" not in rig.text()
+        await rig.keys("slash", "ctrl+u", *"state!=failed")
+        await rig.until(lambda: "/ state!=failed" in rig.text() and "at least 15 of 17 tasks" in rig.text())
+        await rig.keys("ctrl+u", *"exit=77")
+        await rig.until(lambda: "None of the tasks that match state:running matches this." in rig.text())
+        assert "Enter asks for it among all 17 tasks." in rig.text()
+        await rig.keys("ctrl+u", *"state:running", "enter")
+        await rig.until(lambda: "/ state:running" in rig.text() and "6 of 17 tasks" in rig.text())
+        running = screen.store.order[0]
+        await rig.keys("home")
+        rig.client.take("tasks", running)
+        await rig.until(lambda: f"{running} (does not match any more)" in rig.text())
         await rig.keys("escape")
         await rig.until(lambda: not screen.feed.narrowed and screen.feed.loaded)
         assert rig.client.called("Watch")[-1].selectors[0].filter == ""
