@@ -30,6 +30,7 @@ from iris_core.procedures.environments import RunningOrBuilt, differing, key_of
 from iris_core.procedures.files import digest_of, held, sync_folder, write_durably
 from iris_core.procedures.releases import LIB, MANIFEST, Releases, in_use, unpack
 from providers.hosts.systemd import RUNNING, SystemdControllerHost, usable
+from providers.local import worker_restart
 from providers.local.cluster import end_leftovers
 from providers.local.controller_host import LocalControllerHost
 
@@ -135,6 +136,15 @@ class _Host:
     def end_leftovers(self, _: Request) -> object:
         """Ends the workers and the log store of a controller that is stopped; who had to be killed."""
         return end_leftovers(self._root)
+
+    def workers(self, _: Request) -> object:
+        """The workers that live on this host."""
+        return [asdict(worker) for worker in worker_restart.seen(self._root)]
+
+    def restart_workers(self, request: Request) -> object:
+        """Has workers end once the controller keeps them by a supervisor of its own release."""
+        wanted = [dict(item) for item in request["wanted"]]
+        return worker_restart.restart(self._root, wanted, float(request["within_s"]))
 
     # --- what is copied here ---------------------------------------------------------------------------------------
 
@@ -310,6 +320,7 @@ def _no_room(folder: Path, error: OSError) -> IrisError:
 
 REQUESTS: Final[tuple[str, ...]] = (
     "probe", "secrets", "status", "start", "stop", "health", "logs", "schema", "offline", "end_leftovers",
+    "workers", "restart_workers",
     "have", "receive", "environment", "verify", "install", "load", "releases", "prune",
 )  # fmt: skip
 

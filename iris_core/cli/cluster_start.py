@@ -35,6 +35,9 @@ COMMANDS = {
         "iris_core.cli.controller_restart:restart", "Restart the deployed controller into the tree that is here."
     ),
     "status": Lazy("iris_core.cli.controller_lifecycle:status", "Show what is deployed, and how it runs."),
+    "worker-restart": Lazy(
+        "iris_core.cli.worker_restart:worker_restart", "Restart the workers onto the release that the controller runs."
+    ),
     "break-lock": Lazy(
         "iris_core.cli.controller_lock:break_lock", "Free the lock that a dead restart or rollout left."
     ),

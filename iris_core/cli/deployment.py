@@ -9,12 +9,12 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from iris_core.contracts import IrisError, UsageFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping, Sequence
 
     from iris_core.cli.session import Session
     from iris_core.config.cluster import ClusterConfig
@@ -92,6 +92,21 @@ class Deployment:
 
         killed: list[str] = load("providers.local.cluster").end_leftovers(self.root)
         return killed
+
+    def workers(self) -> list[dict[str, Any]]:
+        """The workers that live where the controller runs (`providers.local.worker_restart.HostWorker`). Raises IrisError."""
+        from dataclasses import asdict
+
+        from iris_core.cli.beside import load
+
+        return [asdict(worker) for worker in load("providers.local.worker_restart").seen(self.root)]
+
+    def restart_workers(self, wanted: Sequence[Mapping[str, Any]], within_s: float) -> dict[str, Any]:
+        """Tells workers there to end, to begin anew from the controller's release: see `providers.local.worker_restart.restart`."""
+        from iris_core.cli.beside import load
+
+        said: dict[str, Any] = load("providers.local.worker_restart").restart(self.root, wanted, within_s)
+        return said
 
     def restore_hint(self, checkpoint: str) -> str:
         """How a checkpoint is put back by hand, "" = one that has to be chosen."""

@@ -17,7 +17,7 @@ from iris_core.config.places import cache_home
 from iris_core.contracts import IrisError, UsageFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from iris_core.cli.session import Session
     from iris_core.config.cluster import ClusterConfig
@@ -79,6 +79,13 @@ class HostedDeployment(Deployment):
 
     def end_leftovers(self) -> list[str]:
         return [str(name) for name in self.remote.ask("end_leftovers", timeout_s=180.0)]
+
+    def workers(self) -> list[dict[str, Any]]:
+        return [dict(row) for row in self.remote.ask("workers")]
+
+    def restart_workers(self, wanted: Sequence[Mapping[str, Any]], within_s: float) -> dict[str, Any]:
+        said = self.remote.ask("restart_workers", wanted=list(wanted), within_s=within_s, timeout_s=within_s + 60.0)
+        return dict(said)
 
     def restore_hint(self, checkpoint: str) -> str:
         return f"iris-core --config {self.file} runbook db-rollback" + (f" {checkpoint}" if checkpoint else "")
