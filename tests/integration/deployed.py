@@ -59,8 +59,8 @@ Controller._prove = _prove_and_die
 class Deployed(Served):
     """A cluster that is deployed from a tree of its own by the real command."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, workers=1)
+    def __init__(self, folder: Path, workers: int = 1) -> None:
+        super().__init__(folder, workers=workers)
         self.remote = f"file://{folder}/remote"
         self.small = self.state.is_mount()
         """Its state is on a small file system of its own."""
@@ -94,8 +94,12 @@ class Deployed(Served):
 
     def killed_at(self, kill: str, edited: Path | None = None, *options: str) -> str:
         """Runs a restart until it says what it is killed at (of KILLS, or the words); edits a file once the build has begun. Its id."""
+        return self.killed_in("restart", KILLS.get(kill, kill), *options, edited=edited)
+
+    def killed_in(self, command: str, kill: str, *options: str, edited: Path | None = None) -> str:
+        """Runs a procedure of the controller until it says these words, and kills it there. Its id."""
         driver = subprocess.Popen(
-            self.words("restart", "--confirm", "served", *options), cwd=self.repo, env=self.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            self.words(command, "--confirm", "served", *options), cwd=self.repo, env=self.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )  # fmt: skip
         assert driver.stderr is not None
         procedure, said = "", []
@@ -106,7 +110,7 @@ class Deployed(Served):
                     procedure = line.split()[1].rstrip(",")
                 if edited is not None and line.startswith("build and stage"):
                     edited.write_text(edited.read_text() + "# edited during the build\n")
-                if line.startswith(KILLS.get(kill, kill)):
+                if line.startswith(kill):
                     driver.kill()
                     break
         assert driver.wait() == -signal.SIGKILL, said
@@ -133,9 +137,9 @@ def small_disk(place: Path) -> Iterator[None]:
 
 
 @contextmanager
-def deployed_cluster(folder: Path) -> Iterator[Deployed]:
+def deployed_cluster(folder: Path, workers: int = 1) -> Iterator[Deployed]:
     """One that serves, ended and checked at the end."""
-    made = Deployed(folder)
+    made = Deployed(folder, workers)
     started = made.command("start")
     assert started.returncode == 0, started.stderr
     assert started.stdout.strip() == made.url
