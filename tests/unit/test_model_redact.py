@@ -125,6 +125,20 @@ def test_redacted_json_is_still_json() -> None:
     }
 
 
+@given(
+    st.lists(
+        st.sampled_from(
+            ["xoxb-0123456789", "xoxp-012345678", "hf_0123456789abcdef", "ya29.", "-", ".", "--key", "a", "'"]
+        )
+        | st.text(st.characters(exclude_categories=["Cs", "Zs", "Cc"], exclude_characters="=:"), max_size=8),
+        max_size=4,
+    ).map("".join)
+)
+def test_a_word_alone_is_judged_as_within_a_text(word: str) -> None:
+    # A blank sends the text through every pattern there is.
+    assert f"{redact_text(word)} =" == redact_text(f"{word} =")
+
+
 @given(st.text(alphabet="TOKEN_key=\"'\\:@/? {}a-[]\n", max_size=60) | st.text(max_size=60))
 def test_redaction_is_total_and_stable(text: str) -> None:
     once = redact_text(text)
