@@ -83,7 +83,7 @@ class Saver:
     def _write(self, line: Line) -> None:
         if line.gap:
             self.lost_lines += line.gap
-            data = f"[{line.gap} lines lost: {line.data}]".encode()
+            data = f"[{line.gap} line{'s' * (line.gap != 1)} lost: {line.data}]".encode()
         else:
             data = line.bytes
         end = b"" if line.goes_on or line.unended else b"\n"

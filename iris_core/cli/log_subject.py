@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 MAX_PRODUCERS: Final = 2_000
 """Attempts whose shipping is checked; beyond, a job's last lines are given a moment instead."""
 
+FEW_CHILDREN: Final = 20
+"""Child jobs that are looked into where a call for each is worth it only for a few; the newest ones."""
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
@@ -36,6 +39,7 @@ class Standing:
     several: bool
     """Whether more than one task writes."""
     incarnation: int
+    ended_at_ms: int = 0
 
 
 class Subject(Protocol):
@@ -51,8 +55,10 @@ class Subject(Protocol):
         """What to fetch: source, scope and incarnation (0 = every)."""
         ...
 
-    def written(self) -> dict[str, int]:
-        """Per attempt uid, how many lines it wrote in all; attempts that cannot say are left out. Raises IrisError."""
+    def written(self, *, latest: bool = False) -> dict[str, int]:
+        """Per attempt uid, how many lines it wrote in all; attempts that cannot say are left out. With `latest` only what is found in few
+        calls: of a job its last attempts, and those of few child jobs. Raises IrisError.
+        """
         ...
 
 
@@ -77,6 +83,7 @@ class JobSubject:
             started=bool(job.started_at_ms) or job_label(job.state) != "pending",
             several=job.num_tasks > 1 or (self._children and job.has_children),
             incarnation=job.incarnation,
+            ended_at_ms=job.finished_at_ms,
         )
 
     def request(self, incarnation: int) -> FetchLogsRequest:
@@ -87,22 +94,22 @@ class JobSubject:
             source=self.id, match_scope=MATCH_SCOPE_PREFIX, min_incarnation=incarnation, no_children=not self._children
         )
 
-    def written(self) -> dict[str, int]:
+    def written(self, *, latest: bool = False) -> dict[str, int]:
         jobs = [self.id]
         if self._children and self.status is not None and self.status.has_children:
-            below, _ = reads.list_jobs(self._client, prefix=f"{self.id}/")
+            below, _ = reads.list_jobs(self._client, prefix=f"{self.id}/", limit=FEW_CHILDREN if latest else 0)
             jobs += [job.job_id for job in below]
         counts: dict[str, int] = {}
         for name in jobs:
             for task in reads.list_tasks(self._client, name):
                 if len(counts) >= MAX_PRODUCERS:
                     return counts
-                counts.update(_of_task(self._client, task))
+                counts.update(_of_task(self._client, task, latest=latest))
         return counts
 
 
-def _of_task(client: Client, task: pb.TaskStatus) -> dict[str, int]:
-    if task.current_attempt_id <= 0:
+def _of_task(client: Client, task: pb.TaskStatus, *, latest: bool) -> dict[str, int]:
+    if task.current_attempt_id <= 0 or latest:
         return {task.attempt_uid: task.log_lines} if task.attempt_uid and task.HasField("log_lines") else {}
     return _of_attempts(reads.task_status(client, TaskId(task.task_id)))
 
@@ -129,6 +136,7 @@ class TaskSubject:
             started=task.current_attempt_id >= 0,
             several=False,
             incarnation=task.incarnation,
+            ended_at_ms=task.finished_at_ms,
         )
 
     def request(self, incarnation: int) -> FetchLogsRequest:
@@ -137,7 +145,7 @@ class TaskSubject:
 
         return FetchLogsRequest(source=self.id, match_scope=MATCH_SCOPE_PREFIX, min_incarnation=incarnation)
 
-    def written(self) -> dict[str, int]:
+    def written(self, *, latest: bool = False) -> dict[str, int]:
         return _of_attempts(reads.task_status(self._client, self._task))
 
 
@@ -174,6 +182,7 @@ class AttemptSubject:
             started=True,
             several=False,
             incarnation=task.incarnation,
+            ended_at_ms=attempt.finished_at_ms,
         )
 
     def request(self, incarnation: int) -> FetchLogsRequest:
@@ -182,7 +191,7 @@ class AttemptSubject:
 
         return FetchLogsRequest(source=self.id, match_scope=MATCH_SCOPE_EXACT, min_incarnation=incarnation)
 
-    def written(self) -> dict[str, int]:
+    def written(self, *, latest: bool = False) -> dict[str, int]:
         _, attempt = self.find()
         return {attempt.attempt_uid: attempt.log_lines} if attempt.HasField("log_lines") else {}
 

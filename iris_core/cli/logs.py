@@ -193,6 +193,7 @@ def attempt_logs(session: Session, /, attempt_id: str, **values: Any) -> None:
 
 def show(session: Session, target: Any, options: LogOptions, *, children: bool = True) -> None:
     """Prints, saves or follows the log of a job, task or attempt. Raises IrisError."""
+    from iris_core.cli.log_missing import missing_lines, say_missing
     from iris_core.cli.log_reader import Account
     from iris_core.cli.log_subject import subject_of
     from iris_core.cli.pipeline import say_how_it_is, say_nothing
@@ -207,6 +208,8 @@ def show(session: Session, target: Any, options: LogOptions, *, children: bool =
         else Printer(options.how)
     )
     reader = _reader(session, request, options, several=standing.several)
+    # Before the lines are read: what comes in between is shown and was told missing, never the other way round.
+    missing = {} if options.follow else missing_lines(session.client, subject, standing)
     try:
         account = _read(reader, sink, options)
     finally:
@@ -221,6 +224,8 @@ def show(session: Session, target: Any, options: LogOptions, *, children: bool =
             _follow(session, options, subject, reader, sink, standing, account)
         finally:
             _let_go(reader)
+    elif missing:
+        say_missing(session, subject, missing)
     elif not account.shown:
         say_nothing(session, subject, standing, is_filtered=options.is_filtered)
     elif not standing.ended:
@@ -275,7 +280,8 @@ def _let_go(reader: LogReader | ContextReader) -> None:
 
 
 def _say_saved(session: Session, sink: Saver, options: LogOptions) -> None:
-    lost = f", {sink.lost_lines:,} lines are lost and marked there" if sink.lost_lines else ""
+    verb = "line is" if sink.lost_lines == 1 else "lines are"
+    lost = f", {sink.lost_lines:,} {verb} lost and marked there" if sink.lost_lines else ""
     session.diagnostics.note(
         f"saved {sink.lines} line{'s' * (sink.lines != 1)} ({sink.bytes_written} bytes) to {options.save}{lost}"
     )
