@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from iris_core.cli.rollout_runs import Known
+    from iris_core.cli.rollout_runs import Known, Unreadable
     from iris_core.procedures.rollout_scope import Candidate
     from iris_tui.rollouts import Rollouts
     from iris_tui.session import Session
@@ -29,10 +29,11 @@ LANDING_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """What could be taken, what was begun, and what kept the clusters from being read, "" if nothing did."""
+    """What could be taken, what was begun, which journals cannot be read, and what kept the clusters from being read, "" if nothing did."""
 
     candidates: list[Candidate]
     known: list[Known]
+    unreadable: list[Unreadable]
     fault: str
 
 
@@ -101,7 +102,8 @@ class RolloutReads:
                 candidates, fault = rollout_runs.listed(line)
             finally:
                 line.close()
-            return Landing(candidates, rollout_runs.known(folder), fault)
+            there = rollout_runs.listing(folder)
+            return Landing(candidates, there.known, there.unreadable, fault)
 
         try:
             return await in_thread(work, name="read rollouts")

@@ -16,7 +16,7 @@ from iris_core.procedures.rollout_watch import DURATION_S
 from iris_tui.drawing import Run
 
 if TYPE_CHECKING:
-    from iris_core.cli.rollout_runs import Known
+    from iris_core.cli.rollout_runs import Known, Unreadable
     from iris_core.procedures.journal import Record
     from iris_core.procedures.rollout_scope import Candidate
     from iris_tui.pages import Lines
@@ -136,13 +136,23 @@ def numbers(sample: dict[str, Any]) -> dict[str, float | None]:
 # --- before there is one -------------------------------------------------------------------------------------------------
 
 
-def landing(candidates: Sequence[Candidate], known: Sequence[Known], fault: str, keys: tuple[str, str]) -> Lines:
+def landing(
+    candidates: Sequence[Candidate],
+    known: Sequence[Known],
+    unreadable: Sequence[Unreadable],
+    fault: str,
+    keys: tuple[str, str],
+) -> Lines:
     """What could be taken, what was begun, and what to do; `keys` begin one and go on with one."""
-    return list(_landing(candidates, known, fault, keys))
+    return list(_landing(candidates, known, unreadable, fault, keys))
 
 
 def _landing(
-    candidates: Sequence[Candidate], known: Sequence[Known], fault: str, keys: tuple[str, str]
+    candidates: Sequence[Candidate],
+    known: Sequence[Known],
+    unreadable: Sequence[Unreadable],
+    fault: str,
+    keys: tuple[str, str],
 ) -> Iterator[tuple[str, Tone]]:
     yield (
         "A rollout ships the tree around the console's folder to clusters, one after the other, each approved on its own.",
@@ -164,7 +174,9 @@ def _landing(
     for one in known:
         tone = Tone.PLAIN if one.ended else Tone.WAIT
         yield one_line(f"{one.id}  {one.state()}  {','.join(one.clusters)}  by {one.progress.started_by}"), tone
-    if not known:
+    for bad in unreadable:
+        yield one_line(f"{bad.id}  cannot be read: {bad.why}"), Tone.BAD
+    if not known and not unreadable:
         yield "  none yet", Tone.DIM
     yield "", Tone.PLAIN
     yield f"{keys[0]} begins one, {keys[1]} goes on with one that was left, :rollout ID shows one.", Tone.DIM

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.cli import output
+from iris_core.cli.procedure_options import tokens_of
 from iris_core.cli.terminal_line import typed_line
 from iris_core.contracts import UsageFailed
 
@@ -53,23 +54,13 @@ class Asked:
     resume: str | None = None
     dry_run: bool = False
 
-    def tokens(self) -> dict[str, str]:
-        """Raises UsageFailed."""
-        found = {}
-        for word in self.approve:
-            step, separator, token = word.partition("=")
-            if not (step and separator and token):
-                raise UsageFailed(f"--approve {word}: write it as STEP=TOKEN")
-            found[step] = token
-        return found
-
 
 def drive(
     session: Session, cluster: str, doing: str, name: str, arguments: dict[str, Any], asked: Asked, make: Make, known: tuple[str, ...]
 ) -> Outcome:  # fmt: skip
     """Runs the procedure to its end and says what that is. `doing` is what happens, for a question; a run that is resumed may be any of
     `known`. Raises UsageFailed, IrisError."""
-    tokens = asked.tokens()
+    tokens = tokens_of(asked.approve, "STEP")
     if asked.confirm is not None and asked.confirm != cluster:
         raise UsageFailed(f"nothing was changed: the name of the cluster is {cluster}", hint=f"--confirm {cluster}")
     typed = asked.confirm is None and not tokens and not asked.dry_run
@@ -107,6 +98,8 @@ async def _run(
     from iris_core.procedures import journal
     from iris_core.procedures.approvals import account as driver
     from iris_core.procedures.engine import Engine
+    from iris_core.procedures.grammar import check
+    from iris_core.procedures.replay import unfit
 
     if resume:
         opened = journal.Journal.open(journal.path_of(folder, resume))
@@ -115,12 +108,18 @@ async def _run(
         opened = journal.Journal.create(journal.path_of(folder, made))
     with opened:
         if resume and opened.records:
+            check(opened.path, opened.records)
             cluster, first = arguments["cluster"], opened.records[0]
-            name, arguments = str(first.get("procedure")), dict(first.get("arguments") or {})
+            name, arguments = str(first["procedure"]), dict(first["arguments"])
             if name not in known or arguments.get("cluster") != cluster:
                 raise UsageFailed(f"{resume} is a {name} of {arguments.get('cluster')}, not one of {cluster}")
         account = driver()
-        procedure = make(name, arguments, opened.path.stem, account)
+        try:
+            procedure = make(name, arguments, opened.path.stem, account)
+        except (KeyError, TypeError, ValueError) as error:
+            if not (resume and opened.records):
+                raise
+            raise unfit(resume, error) from error
         engine = Engine(opened, approver, SystemClock(), account=account, watch=lambda record: _tell(session, record))
         on_end(engine.cancel)
         session.diagnostics.note(f"procedure {opened.path.stem}, journal in {opened.path.parent}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import click
 
 from iris_core.cli.options import Seconds
+from iris_core.contracts import UsageFailed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,3 +39,23 @@ def checkpoint_timeout_option(function: F) -> F:
         metavar="S",
         help="Wait at most so long for each checkpoint.",
     )(function)
+
+
+def tokens_of(approve: Sequence[str], what: str) -> dict[str, str]:
+    """The tokens of `--approve WHAT=TOKEN`, by gate. Raises UsageFailed; also for two tokens of one gate, of which one is for another question."""
+    found: dict[str, str] = {}
+    for word in approve:
+        gate, separator, token = word.rpartition("=")
+        if not (separator and gate and token):
+            raise UsageFailed(f"--approve {word}: write it as {what}=TOKEN")
+        if gate == "all":
+            raise UsageFailed(
+                "nothing approves everything at once: each gate is answered by its own token",
+                hint="run it without: it stays at each gate and prints the line that approves exactly this",
+            )
+        if found.setdefault(gate, token) != token:
+            raise UsageFailed(
+                f"--approve names {gate} twice, with {found[gate]} and {token}",
+                hint="leave out the one that was not meant",
+            )
+    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -19,9 +19,10 @@ from iris_core.cli.rollout_options import clusters_option, folder_of, journal_op
 
 if TYPE_CHECKING:
     from iris_core.cli.rollout_fleet import Scope, Shipping
-    from iris_core.cli.rollout_runs import Known
+    from iris_core.cli.rollout_runs import Known, Listing
     from iris_core.cli.session import Session
 
+UNREADABLE: Final = "unreadable"
 COMMANDS = {
     "plan": Lazy("iris_core.cli.rollout:plan", "Show which clusters would be taken, in which order, and the tree."),
     "preflight": Lazy("iris_core.cli.rollout:preflight", "Look at the tree and at all that each cluster needs."),
@@ -156,14 +157,20 @@ def status(session: Session, procedure: str | None, journal_dir: str | None, how
     from iris_core.cli import rollout_runs
 
     folder = folder_of(journal_dir)
-    found = [rollout_runs.find(folder, procedure)] if procedure else rollout_runs.known(folder)
+    if procedure:
+        one = rollout_runs.find(folder, procedure)
+        output.write(output.as_json(_object(one)) + "\n" if how == "json" else _one_text(one))
+        return
+    found = rollout_runs.listing(folder)
     if how == "json":
-        values = [_object(one) for one in found]
-        output.line(output.as_json(values[0] if procedure else values))
-    elif procedure:
-        output.write(_one_text(found[0]))
-    elif found:
+        torn = [
+            {"id": one.id, "state": UNREADABLE, "path": str(one.path), "problem": one.why} for one in found.unreadable
+        ]
+        output.line(output.as_json([*(_object(one) for one in found.known), *torn]))
+    elif found.known or found.unreadable:
         output.write(_list_text(found))
+        for bad in found.unreadable:
+            session.diagnostics.warn(bad.why)
     else:
         session.diagnostics.note(f"there is no rollout in {folder}")
 
@@ -190,7 +197,7 @@ def _object(one: Known) -> dict[str, Any]:
     }
 
 
-def _list_text(found: list[Known]) -> str:
+def _list_text(found: Listing) -> str:
     from iris_core.cli.tables import Column, render
     from iris_core.live.columns import age
     from iris_core.model.text import one_line
@@ -205,8 +212,9 @@ def _list_text(found: list[Known]) -> str:
     ]
     rows = [
         [one.id, one.state(), ",".join(one.clusters), one.progress.started_by, age(one.progress.started_ms, now_ms)]
-        for one in found
+        for one in found.known
     ]
+    rows += [[bad.id, UNREADABLE, "", "", ""] for bad in found.unreadable]
     return render(columns, [[one_line(str(cell)) for cell in row] for row in rows])
 
 

@@ -16,7 +16,7 @@ import click
 from iris_core.cli import output
 from iris_core.cli.diagnostics import PipeClosed
 from iris_core.cli.options import output_option
-from iris_core.cli.procedure_options import checkpoint_timeout_option
+from iris_core.cli.procedure_options import checkpoint_timeout_option, tokens_of
 from iris_core.cli.rollout_options import (
     answer_options,
     clusters_option,
@@ -65,7 +65,7 @@ def run(
     """
     from iris_core.cli import rollout_fleet, rollout_runs
 
-    tokens = tokens_of(approve)
+    tokens = tokens_of(approve, "GATE")
     shipping = shipping_of(upstream, no_fetch, checks_command)
     wanted = rollout_fleet.scope(session, clusters)
     begun = rollout_runs.begin(
@@ -98,7 +98,7 @@ def resume(
     """
     from iris_core.cli import rollout_runs
 
-    tokens = tokens_of(approve)
+    tokens = tokens_of(approve, "GATE")
     one = rollout_runs.chosen(folder_of(journal_dir), procedure)
     return _drive(session, rollout_runs.go_on(session, one), tokens, confirm, journal_dir, how)
 
@@ -124,29 +124,11 @@ def abort(
     """
     from iris_core.cli import rollout_runs
 
-    tokens = tokens_of(approve)
+    tokens = tokens_of(approve, "GATE")
     one = rollout_runs.chosen(folder_of(journal_dir), procedure)
     if one.ended:
         raise IrisError(f"{one.id} has ended: {one.progress.state}")
     return _drive(session, rollout_runs.go_on(session, one), tokens, confirm, journal_dir, how, end=True)
-
-
-def tokens_of(approve: tuple[str, ...]) -> dict[str, str]:
-    """The tokens of `--approve`, by gate. Raises UsageFailed."""
-    found: dict[str, str] = {}
-    for word in approve:
-        gate, separator, token = word.rpartition("=")
-        if not (separator and gate and token):
-            raise UsageFailed(f"--approve {word}: write it as GATE=TOKEN")
-        if gate == "all":
-            raise UsageFailed(
-                "nothing approves everything at once: each gate is answered by its own token",
-                hint="run it without: it stays at each gate and prints the line that approves exactly this",
-            )
-        if gate in found:
-            raise UsageFailed(f"--approve names {gate} twice")
-        found[gate] = token
-    return found
 
 
 def _drive(

@@ -20,10 +20,12 @@ from iris_core.contracts import IrisError, UsageFailed
 from iris_core.live.clock import SystemClock
 from iris_core.model.redact import redact_text
 from iris_core.model.resources import format_age
-from iris_core.procedures import journal, rollout_report, rollout_scope
+from iris_core.model.text import one_line
+from iris_core.procedures import grammar, journal, rollout_report, rollout_scope
 from iris_core.procedures.approvals import account
 from iris_core.procedures.engine import Engine
 from iris_core.procedures.progress import Progress
+from iris_core.procedures.replay import unfit
 from iris_core.procedures.rollout import CHECKPOINT_S, NAME, rollout
 
 if TYPE_CHECKING:
@@ -76,11 +78,29 @@ class Known:
         return "goes on" if self.driven else "left"
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A journal of the folder that says nothing, and why, in one line with its path."""
+
+    id: str
+    path: Path
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All rollouts of a folder, the newest first, and the journals of which nothing can be said."""
+
+    known: list[Known]
+    unreadable: list[Unreadable]
+
+
 def find(folder: Path, procedure: str) -> Known:
     """The rollout of that id. Raises IrisError: there is none, it is another procedure, or its lines are not what a rollout writes."""
     path = journal.path_of(folder, procedure)
     records = journal.read(path)
-    if not records or records[0].get("procedure") != NAME:
+    grammar.check(path, records)
+    if not records or records[0]["procedure"] != NAME:
         raise IrisError(f"{procedure} is no rollout", hint="rollout status lists them")
     found = Known(procedure, path, records, journal.is_driven(path))
     try:
@@ -94,22 +114,35 @@ def find(folder: Path, procedure: str) -> Known:
     return found
 
 
-def known(folder: Path) -> list[Known]:
-    """All rollouts of the folder, the newest first; what cannot be read is left out."""
-    found = []
+def listing(folder: Path) -> Listing:
+    """The rollouts of the folder, and what cannot be read of it. A journal without a line is one that was begun this moment."""
+    found, unreadable = [], []
     for path in folder.glob(f"{PREFIX}*{journal.SUFFIX}"):
         try:
-            found.append(find(folder, path.stem))
-        except IrisError:
-            continue
-    return sorted(found, key=lambda one: int(one.records[0]["at_ms"]), reverse=True)
+            if journal.read(path):
+                found.append(find(folder, path.stem))
+        except IrisError as error:
+            words = error.message if str(path) in error.message else f"{path}: {error.message}"
+            unreadable.append(Unreadable(path.stem, path, one_line(words)))
+    found.sort(key=lambda one: int(one.records[0]["at_ms"]), reverse=True)
+    return Listing(found, sorted(unreadable, key=lambda one: one.id, reverse=True))
+
+
+def known(folder: Path) -> list[Known]:
+    """All rollouts of the folder that can be read, the newest first."""
+    return listing(folder).known
 
 
 def chosen(folder: Path, procedure: str | None) -> Known:
     """The rollout of that id; without one the only one that has not ended, else the newest. Raises IrisError, UsageFailed."""
     if procedure is not None:
         return find(folder, procedure)
-    all_of_them = known(folder)
+    there = listing(folder)
+    all_of_them = there.known
+    if not all_of_them and there.unreadable:
+        raise journal.JournalBroken(
+            there.unreadable[0].why, hint="a person must look; rollout status lists all of them"
+        )
     if not all_of_them:
         raise IrisError(f"there is no rollout in {folder}", hint="begin one: rollout run")
     open_ones = [one for one in all_of_them if not one.ended and one.changed_something] or [
@@ -165,7 +198,13 @@ class Run:
 
     async def drive(self, engine: Engine) -> Outcome:
         """Runs it to its end, or until it is left. Raises what `Engine.run` does, UsageFailed."""
-        return await engine.run(NAME, self.arguments, rollout(await asyncio.to_thread(self._fleet)))
+        try:
+            made = await asyncio.to_thread(self._fleet)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            if not self.journal.records:
+                raise
+            raise unfit(self.id, error) from error
+        return await engine.run(NAME, self.arguments, rollout(made))
 
     def _fleet(self) -> Fleet:
         said = self.arguments
@@ -225,6 +264,8 @@ def begin(
             hint="put it in the environment, and name the variable",
         )
     require_none_open(folder, scope.names, time.time_ns() // 1_000_000)
+    for one in listing(folder).unreadable:  # it may be about one of these clusters: their locks would say so
+        session.diagnostics.warn(f"{one.why}; what that rollout left is not known")
     arguments = {
         "clusters": scope.names,
         "named": scope.named,
@@ -241,11 +282,14 @@ def begin(
 
 
 def go_on(session: Session, one: Known, who: str = "") -> Run:
-    """Another run of a rollout that has not ended. Raises JournalHeld, IrisError."""
+    """Another run of a rollout that has not ended. Raises JournalHeld, JournalBroken, IrisError."""
     opened = journal.Journal.open(one.path)
     try:
+        grammar.check(one.path, opened.records)
         arguments = dict(opened.records[0]["arguments"])
-    except (IndexError, KeyError):
+    except BaseException as error:
         opened.close()
+        if not isinstance(error, IndexError):
+            raise
         raise IrisError(f"{one.id} has nothing to go on with", hint="begin anew: rollout run") from None
     return Run(opened, arguments, session, who or account())

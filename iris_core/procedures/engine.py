@@ -33,8 +33,10 @@ from iris_core.procedures.events import (
     Value,
     World,
 )
+from iris_core.procedures.grammar import FORMAT
+from iris_core.procedures.grammar import check as check_journal
 from iris_core.procedures.granted import Approvals, Unapproved
-from iris_core.procedures.replay import JournalMismatch, Replay, failure_of, outcome_of
+from iris_core.procedures.replay import JournalMismatch, Replay, as_asked, failure_of, outcome_of, unfit
 
 if TYPE_CHECKING:
     from iris_core.live.clock import Clock
@@ -84,6 +86,7 @@ class Engine:
 
         Raises:
             JournalMismatch: the journal belongs to another procedure, or to another version of this one.
+            JournalBroken: it holds what no procedure writes; nothing was done.
             Suspended: it was told to; the journal has no end, and the next run goes on with it.
             Unanswered: nobody could be asked at a gate; the same holds.
             Exception: what `watch` raised; the run went on to the next safe point first, where it was left.
@@ -91,6 +94,7 @@ class Engine:
         """
         arguments = _plain(arguments)
         records = self._journal.records
+        check_journal(self._journal.path, records)
         ended = next((record for record in records if record["type"] == "ended"), None)
         if ended is not None:
             return outcome_of(ended)
@@ -103,7 +107,7 @@ class Engine:
                 )
             self._write("resumed")
         else:
-            self._write("started", procedure=name, arguments=arguments)
+            self._write("started", format=FORMAT, procedure=name, arguments=arguments)
         self._replay.run += 1
         try:
             outcome = await self._drive(procedure)
@@ -141,6 +145,10 @@ class Engine:
                 raise
             except IrisError as error:
                 return Outcome(status=Status.FAILED, state=error.message, next=error.hint, details=self._summary())
+            except Exception as error:
+                if self._replay.run == 1:
+                    raise  # a fault of the procedure's own
+                raise unfit(self._journal.path.stem, error) from error
             if isinstance(event, Outcome):
                 return event
             answer, thrown = None, None
@@ -192,7 +200,7 @@ class Engine:
             self._write("progress", event=event.id, value=value)
 
         try:
-            value = await self._unless_left(event, asyncio.wait_for(event.gather(report), event.timeout_s))
+            value = await self._unless_left(event, asyncio.wait_for(event.gather(report), event.timeout_s), event.id)
         except (Cancelled, Suspended):
             raise
         except TimeoutError:
@@ -205,15 +213,15 @@ class Engine:
         self._write("gathered", event=event.id, value=value)
         return value
 
-    async def _unless_left(self, event: Evidence | Gate, work: Any) -> Value:
-        """The work's result; it is given up when the run is cancelled or suspended."""
+    async def _unless_left(self, event: Evidence | Gate, work: Any, about: str) -> Value:
+        """The work's result; it is given up when the run is cancelled, which is noted of the event `about`, or suspended."""
         if self._cancelled:
             return await work
         task = asyncio.ensure_future(work)
         await first_of(task, self._cancel.wait(), *(() if _held(event) else (self._suspend.wait(),)))
         if task.done() and not task.cancelled():
             return task.result()
-        self._check_cancelled(event.id)
+        self._check_cancelled(about)
         self._check_suspended(event)
         raise asyncio.CancelledError
 
@@ -233,23 +241,11 @@ class Engine:
         self._approvals.note(gate, choice, str(last["by"]), int(last["at_ms"]), int(last["run"]))
         return choice
 
-    async def _ask(self, gate: Gate, *, again: bool = False) -> str:
-        self._write(
-            "asked",
-            event=gate.id,
-            title=gate.title,
-            tier=gate.tier,
-            name=gate.name,
-            grants=[[grant.verb, grant.kind, grant.id, grant.generation] for grant in gate.grants],
-            effects=list(gate.effects),
-            undo=list(gate.undo),
-            command=gate.command,
-            choices=list(gate.choices),
-            evidence=gate.evidence,
-            token=gate.token(),
-            again=again,
-        )
-        answer: Answer = await self._unless_left(gate, self._approver.ask(gate))
+    async def _ask(self, gate: Gate, *, about: str = "") -> str:
+        """Ask; `about` = for this mutation, once more."""
+        again = bool(about)
+        self._write("asked", **as_asked(gate), again=again)
+        answer: Answer = await self._unless_left(gate, self._approver.ask(gate), about or gate.id)
         try:
             check(gate, answer)
         except Refused as error:
@@ -264,7 +260,7 @@ class Engine:
     async def _permit(self, event: Mutation) -> None:
         approval = self._approvals.of(event)
         if approval.is_stale(self._account, self._clock.now_ms(), self._replay.run):
-            if await self._ask(approval.rest(), again=True) not in approval.gate.approving:
+            if await self._ask(approval.rest(), about=event.id) not in approval.gate.approving:
                 raise self._failed(event.id, "not approved again", untouched=True)
             self._approvals.renewed(approval)
         self._approvals.use(event)
@@ -290,9 +286,18 @@ class Engine:
         self._check_cancelled(event.id)
         self._check_suspended(event)
         await self._permit(event)
+        self._make_room(event)
         await self._same_generation(event)
         self._write("intent", event=event.id, title=event.title, grant=event.grant.words)
         return await self._do(event)
+
+    def _make_room(self, event: Mutation) -> None:
+        """Has the journal keep room for what follows; without it nothing is begun, and what was begun goes on with what is left."""
+        try:
+            self._journal.reserve()
+        except IrisError as error:
+            if not self._approvals.begun(event):
+                raise self._failed(event.id, error.message, hint=error.hint, untouched=True) from error
 
     async def _same_generation(self, event: Mutation) -> None:
         if event.generation is None or not event.grant.generation:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import fcntl
 import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
+
+_KEEP_SIZE: Final = 1
+"""FALLOC_FL_KEEP_SIZE: the blocks lie beyond the end of the file, where no reader sees them."""
 
 
 @contextlib.contextmanager
@@ -37,6 +43,28 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def allocate(descriptor: int, offset: int, size: int) -> None:
+    """Give a file the blocks for bytes that are still to be written, so that the disk cannot be full for them; its size stays.
+
+    Where the file system cannot do that, only looks whether there is room now. Raises OSError: there is none.
+    """
+    call = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
+    if call is not None:
+        call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+        while call(descriptor, _KEEP_SIZE, offset, size) != 0:
+            code = ctypes.get_errno()
+            if code == errno.EINTR:
+                continue
+            if code in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
+                break
+            raise OSError(code, os.strerror(code))
+        else:
+            return
+    free = os.fstatvfs(descriptor)
+    if free.f_bavail * free.f_frsize < size:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def digest_of(folder: Path) -> str:

@@ -68,6 +68,11 @@ class Approvals:
         """The grant of this mutation is used up. Raises Unapproved."""
         self.of(event).unused.discard(event.grant)
 
+    def begun(self, event: Mutation) -> bool:
+        """Whether anything else has been done under the gate of this mutation, whose own grant is used."""
+        approval = self._approvals[event.gate]
+        return bool(set(approval.gate.grants) - approval.unused - {event.grant})
+
     def renewed(self, old: Approval) -> None:
         """What was left of an approval was approved again, under the question that names all of it."""
         self._approvals[old.gate.id] = replace(self._approvals[old.gate.id], gate=old.gate)

@@ -1,25 +1,27 @@
 """The journal of a procedure: one file, one JSON object a line, every line on the disk before what it announces happens.
 
-It is the only memory of a procedure. It is append-only; a torn last line (the machine went down while it was written) is dropped.
-One process drives at a time, held by a lock on the file; others may read along. The folder is private (0700) unless it was
-given explicitly: then its owner decided who may read and drive.
+It is the only memory of a procedure. It is append-only; a torn last line (the machine went down while it was written) is dropped. Each
+line ends with a digest of itself and of all before it, so that a line that was changed, moved or taken out is seen and nothing is done
+from it; a journal of an older version has none. Room for the lines to come is allocated to the file beforehand, because a driver that
+cannot write cannot finish what it began. One process drives at a time, held by a lock on the file; others may read along. The folder is
+private (0700) unless it was given explicitly: then its owner decided who may read and drive.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, Self
 
 from iris_core.contracts import IrisError
-from iris_core.procedures.files import sync_folder
+from iris_core.procedures.files import allocate, sync_folder
 
 Record = dict[str, Any]
 """One line. `type` says what it is, `at_ms` when (epoch ms), `by` who."""
@@ -28,9 +30,12 @@ SUFFIX: Final = ".jsonl"
 MAX_LINE: Final = 4 << 20
 TRIES: Final = 5
 TRY_S: Final = 0.02
-LEAST_FREE: Final = 1 << 20
-"""Bytes that must be free where a journal is begun: one that cannot be written ends its procedure, maybe with a controller stopped."""
+ROOM: Final = 1 << 20
+"""Bytes that are kept for the lines to come: a journal that cannot be written ends its procedure, maybe with a controller stopped."""
+LEAST_ROOM: Final = 64 << 10
+"""What a procedure that is gone on with needs at least: it may have to finish on a disk that is full."""
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_CHAIN: Final = re.compile(rb',"chain":"([0-9a-f]{16})"\}$')
 
 
 class JournalHeld(IrisError):
@@ -38,7 +43,10 @@ class JournalHeld(IrisError):
 
 
 class JournalBroken(IrisError):
-    """A line in the middle cannot be read: the file was changed by something else."""
+    """A line cannot be read, or is not what was written: the file was changed by something else, or another version wrote it."""
+
+
+CHANGED: Final = "it was changed from outside; a person must look"
 
 
 def journal_dir(explicit: str | None, environ: dict[str, str] | None = None) -> Path:
@@ -91,7 +99,7 @@ def read(path: Path) -> list[Record]:
 
     Raises:
         IrisError: there is no such journal, or it cannot be read.
-        JournalBroken: a line that is not the last is no record.
+        JournalBroken: a line is no record, or is not as it was written.
     """
     return read_from(path, 0)[0]
 
@@ -107,60 +115,81 @@ def read_from(path: Path, offset: int) -> tuple[list[Record], int]:
     except OSError as error:
         raise IrisError(f"{path}: {error.strerror}") from error
     records, end = [], 0
-    for record, after in _records(path, data):
+    for record, after, _ in _records(path, data, from_start=offset == 0):
         records.append(record)
         end = after
     return records, offset + end
 
 
-def _records(path: Path, data: bytes) -> Iterator[tuple[Record, int]]:
-    """Each record and the offset of its end."""
+def _records(path: Path, data: bytes, *, from_start: bool = True) -> Iterator[tuple[Record, int, str]]:
+    """Each record, the offset of its end, and its digest; "" where there are none. Only from the start on are digests compared."""
     at = 0
     number = 0
+    chain = ""
     while at < len(data):
         number += 1
         end = data.find(b"\n", at)
         if end < 0:
             return  # torn: the newline is written with the line
+        line = data[at:end]
         try:
-            record = json.loads(data[at:end])
+            record = json.loads(line)
         except (ValueError, RecursionError):
             record = None
-        if not isinstance(record, dict) or "type" not in record:
+        if not isinstance(record, dict) or not isinstance(record.get("type"), str):
             if end == len(data) - 1:
                 return
-            raise JournalBroken(
-                f"{path}, line {number}: not a record", hint="it was changed from outside; a person must look"
-            )
+            raise JournalBroken(f"{path}, line {number}: not a record", hint=CHANGED)
+        found = _CHAIN.search(line)
+        if found is not None:
+            del record["chain"]
+        said = found[1].decode() if found is not None else ""
+        if from_start:
+            chained = bool(said) if number == 1 else bool(chain)
+            chain = _digest(chain, line[: found.start()] + b"}" if found is not None else line) if chained else ""
+            if said != chain:
+                raise JournalBroken(f"{path}, line {number}: it is not what was written there", hint=CHANGED)
         at = end + 1
-        yield record, at
+        yield record, at, chain
+
+
+def _digest(before: str, line: bytes) -> str:
+    """Of a line without its own, and of all before it."""
+    return hashlib.sha256(before.encode() + line).hexdigest()[:16]
 
 
 class Journal:
     """The driver's side: holds the lock until it is closed."""
 
-    def __init__(self, path: Path, descriptor: int, records: list[Record]) -> None:
+    def __init__(self, path: Path, descriptor: int, records: list[Record], chain: str | None) -> None:
         self.path = path
         self.records = records
         self._fd = descriptor
+        self._chain = chain
+        """Of the last line; None = this journal has none."""
 
     @classmethod
     def create(cls, path: Path) -> Self:
         """A new one. Raises IrisError: it exists, cannot be made, or there is too little room to see a procedure through."""
         try:
-            if shutil.disk_usage(path.parent).free < LEAST_FREE:
-                raise IrisError(
-                    f"{path.parent} has less than {LEAST_FREE >> 20} MiB free, too little for a journal",
-                    hint="make room, or name another folder with --journal-dir; nothing was changed",
-                )
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o660)
         except FileExistsError:
             raise IrisError(f"{path.stem} exists", hint="resume it, or choose another id") from None
         except OSError as error:
             raise IrisError(f"{path}: {error.strerror}") from error
         _lock(path, descriptor)
-        sync_folder(path.parent)
-        return cls(path, descriptor, [])
+        made = cls(path, descriptor, [], "")
+        try:
+            made.reserve()
+            sync_folder(path.parent)
+        except (IrisError, OSError) as error:
+            path.unlink(missing_ok=True)
+            made.close()
+            if isinstance(error, IrisError):
+                error.hint += "; nothing was changed"
+                raise
+            raise IrisError(f"{path}: {error.strerror}") from error
+        return made
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -172,25 +201,50 @@ class Journal:
         except OSError as error:
             raise IrisError(f"{path}: {error.strerror}") from error
         _lock(path, descriptor)
+        opened = cls(path, descriptor, [], "")
         try:
             data = path.read_bytes()
-            records, end = [], 0
-            for record, after in _records(path, data):
-                records.append(record)
-                end = after
+            end = 0
+            for record, after, chain in _records(path, data):
+                opened.records.append(record)
+                end, opened._chain = after, chain or None
             if end < len(data):
                 os.ftruncate(descriptor, end)
                 os.fsync(descriptor)
+            opened.reserve(least=LEAST_ROOM)
+        except OSError as error:
+            opened._drop()
+            raise IrisError(f"{path}: {error.strerror}") from error
         except BaseException:
-            os.close(descriptor)
+            opened._drop()
             raise
-        return cls(path, descriptor, records)
+        return opened
+
+    def reserve(self, *, least: int = ROOM) -> None:
+        """Sees to it that the lines to come have room, whatever else fills the disk. Raises IrisError: there are fewer than `least` bytes."""
+        wanted = ROOM
+        while True:
+            try:
+                allocate(self._fd, os.fstat(self._fd).st_size, wanted)
+                return
+            except OSError as error:
+                wanted //= 4
+                if wanted < least:
+                    raise IrisError(
+                        f"{self.path.parent} has too little room for a journal: {error.strerror}",
+                        hint=f"make room for {ROOM >> 20} MiB, or name another folder with --journal-dir",
+                    ) from error
 
     def append(self, record: Record) -> None:
         """Write a line and wait until it is on the disk. Raises IrisError: it is not, and then nothing may follow from it."""
         # A file's name or a commit's subject need not be UTF-8: what was not comes back as it was.
         text = json.dumps(record, separators=(",", ":"), ensure_ascii=False)
-        line = text.encode("utf-8", "surrogatepass") + b"\n"
+        line = text.encode("utf-8", "surrogatepass")
+        chain = self._chain
+        if chain is not None:
+            chain = _digest(chain, line)
+            line = line[:-1] + f',"chain":"{chain}"}}'.encode()
+        line += b"\n"
         if len(line) > MAX_LINE:
             raise IrisError(f"{self.path}: a record of {len(line):,} bytes is too large")
         try:
@@ -206,10 +260,17 @@ class Journal:
                 raise
         except OSError as error:
             raise IrisError(f"{self.path}: {error.strerror}", hint="make room; then resume the procedure") from error
+        self._chain = chain
         self.records.append(record)
 
     def close(self) -> None:
-        """Give up the lock."""
+        """Give up the lock, and the room that was not used."""
+        if self._fd >= 0:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, os.fstat(self._fd).st_size)
+        self._drop()
+
+    def _drop(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

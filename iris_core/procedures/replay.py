@@ -6,17 +6,25 @@ The order is held to: a procedure that comes to another event than the journal h
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from iris_core.contracts import IrisError
 from iris_core.procedures.events import Outcome, Status, StepFailed
 
 if TYPE_CHECKING:
+    from iris_core.procedures.events import Gate
     from iris_core.procedures.journal import Record
 
 
 class JournalMismatch(IrisError):
     """The procedure does not do what the journal says it did: another version wrote it."""
+
+
+def unfit(name: str, error: Exception) -> JournalMismatch:
+    """What is raised where a journal's values are not those that this version wants."""
+    return JournalMismatch(
+        f"{name} holds what cannot be gone on from: {error!r}", hint="go on with the version that wrote it"
+    )
 
 
 class Replay:
@@ -49,6 +57,23 @@ class Replay:
             )
         self._seen.add(name)
         return self._past.get(name, [])
+
+
+def as_asked(gate: Gate) -> dict[str, Any]:
+    """A question as a line of type `asked` has it."""
+    return {
+        "event": gate.id,
+        "title": gate.title,
+        "tier": gate.tier,
+        "name": gate.name,
+        "grants": [[grant.verb, grant.kind, grant.id, grant.generation] for grant in gate.grants],
+        "effects": list(gate.effects),
+        "undo": list(gate.undo),
+        "command": gate.command,
+        "choices": list(gate.choices),
+        "evidence": gate.evidence,
+        "token": gate.token(),
+    }
 
 
 def failure_of(record: Record) -> StepFailed:

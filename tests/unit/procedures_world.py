@@ -53,6 +53,9 @@ class DyingJournal:
             raise Killed
         self._left -= 1
 
+    def reserve(self) -> None:
+        self._journal.reserve()
+
     def close(self) -> None:
         self._journal.close()
 

@@ -116,8 +116,33 @@ def test_a_restart_is_confirmed_by_the_right_name_or_not_at_all(lab: Lab) -> Non
     assert done.code == 2 and "nothing was changed" in done.err
     done = lab.controller("restart", "--approve", "restart")
     assert done.code == 2 and "STEP=TOKEN" in done.err
+    for command in ("restart", "break-lock"):
+        done = lab.controller(command, "--approve", "restart=1", "--approve", "restart=2")
+        assert done.code == 2 and "--approve names restart twice, with 1 and 2" in done.err
+    assert "twice" not in lab.controller("restart", "--approve", "restart=1", "--approve", "restart=1").err
     done = lab.controller("restart", "--resume", "nothing", "--confirm", "lab")
     assert done.code == 1 and "no procedure nothing" in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"type":"started","at_ms":1,"by":"ada","procedure":"restart"}\n', "'arguments' of a line"),
+        ('{"type":"started","at_ms":1,"by":"ada","procedure":"restart","arguments":{"cluster":"lab"}}\n', "cannot be gone on from"),
+        ('{"type":"started","at_ms":1,"by":"ada","procedure":"restart","arguments":7}\n', "'arguments' of a line"),
+        ('{"type":"leap","at_ms":1,"by":"ada"}\n{"type":"leap"}\n', "which this version does not know"),
+        ('{"type":[]}\n{"type":{}}\n', "line 1: not a record"),
+        ("\x1b[31mred\n{}\n", "line 1: not a record"),
+        ("[" * 100_000 + "\n{}\n", "line 1: not a record"),
+    ],
+)  # fmt: skip
+def test_a_journal_that_was_changed_by_hand_is_one_line_and_nothing_is_done(lab: Lab, text: str, words: str) -> None:
+    path = lab.folder / "journals" / "restart-7.jsonl"
+    path.parent.mkdir()
+    path.write_text(text)
+    done = lab.controller("restart", "--resume", "restart-7", "--confirm", "lab")
+    assert done.code == 1 and words in done.err and "Traceback" not in done.err and "\x1b" not in done.err, done.err
+    assert not (lab.folder / "remote").exists() and not (lab.folder / "state").exists()
 
 
 def test_without_a_controller_a_restart_ends_and_says_how_to_start_one(lab: Lab) -> None:

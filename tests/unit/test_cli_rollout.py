@@ -160,7 +160,7 @@ def test_a_run_whose_preflight_fails_ends_and_has_changed_nothing(fleet: Fleet) 
     [
         (("--approve", "all=test"), "nothing approves everything at once"),
         (("--approve", "tree"), "GATE=TOKEN"),
-        (("--approve", "tree=1", "--approve", "tree=2"), "names tree twice"),
+        (("--approve", "tree=1", "--approve", "tree=2"), "names tree twice, with 1 and 2"),
         (("--upstream", "main"), "REMOTE/BRANCH"),
         (("--checks-command", "curl -H 'Authorization: Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcdefghijklmnop' x"), "secret"),
     ],
@@ -192,8 +192,8 @@ def left(folder: Path, name: str, *types: str, clusters: tuple[str, ...] = ("a",
             "procedure": "rollout",
             "arguments": {"clusters": list(clusters)},
         }
-        for record in (started, *({"type": kind, "at_ms": 2, "by": "ada", "event": "a/lock", "title": "t", "status": "done", "state": "",
-                                   "next": ""} for kind in types)):  # fmt: skip
+        for record in (started, *({"type": kind, "at_ms": 2, "by": "ada", "event": "a/lock", "title": "t", "grant": "take lock a",
+                                   "status": "done", "state": "", "next": "", "details": []} for kind in types)):  # fmt: skip
             journal.append(record)
 
 
@@ -227,6 +227,26 @@ def test_what_is_no_rollout_is_not_taken_for_one(tmp_path: Path) -> None:
     assert rollout_runs.known(tmp_path) == []
     with pytest.raises(IrisError, match="is no rollout"):
         rollout_runs.find(tmp_path, "rollout-x")
+    with pytest.raises(IrisError, match=r"rollout-y\.jsonl, line 1: not a record"):
+        rollout_runs.chosen(tmp_path, None)
+
+
+def test_journals_that_cannot_be_read_are_listed_with_their_paths(fleet: Fleet) -> None:
+    fleet.journals.mkdir()
+    torn, unreadable = fleet.journals / "rollout-torn.jsonl", fleet.journals / "rollout-folder.jsonl"
+    torn.write_text("nothing\nof the kind\n")
+    unreadable.mkdir()
+    left(fleet.journals, "rollout-1", "intent", "ended")
+    (fleet.journals / "rollout-empty.jsonl").touch()
+    done = fleet.rollout("status")
+    assert done.code == 0 and "rollout-1 " in done.out and "rollout-empty" not in done.out
+    assert "rollout-torn    unreadable" in done.out and "rollout-folder  unreadable" in done.out
+    assert f"{torn}, line 1: not a record" in done.err and f"{unreadable}: " in done.err
+    found = {one["id"]: one for one in json.loads(fleet.rollout("status", "-o", "json").out)}
+    assert found["rollout-torn"]["path"] == str(torn) and "not a record" in found["rollout-torn"]["problem"]
+    assert found["rollout-1"]["state"] == "done" and set(found) == {"rollout-1", "rollout-torn", "rollout-folder"}
+    fleet.add("a")
+    assert str(torn) in fleet.rollout("run", "--clusters", "a").err, "whoever begins another one is told"
 
 
 @pytest.mark.parametrize(
@@ -247,7 +267,7 @@ def test_a_journal_that_was_changed_by_hand_is_named_and_is_in_nobodys_way(
         journal.append(line)
     left(tmp_path, "rollout-2")
     assert [one.id for one in rollout_runs.known(tmp_path)] == ["rollout-2"]
-    with pytest.raises(IrisError, match=r"rollout-1\.jsonl: .*not what a rollout writes"):
+    with pytest.raises(IrisError, match=r"rollout-1\.jsonl"):
         rollout_runs.find(tmp_path, "rollout-1")
 
 

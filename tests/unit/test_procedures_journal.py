@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iris_core.contracts import IrisError
+from iris_core.procedures import journal as journals
 from iris_core.procedures.journal import Journal, JournalBroken, JournalHeld, journal_dir, path_of, read, read_from
 
 if TYPE_CHECKING:
@@ -125,8 +125,28 @@ def test_names_that_are_no_utf8_come_back_as_they_were(tmp_path: Path) -> None:
 def test_none_is_begun_where_there_is_no_room_to_see_it_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=(1 << 20) - 1))
-    with pytest.raises(IrisError, match="less than 1 MiB free") as refused:
+    def full(descriptor: int, offset: int, size: int) -> None:
+        if size > left:
+            raise OSError(28, "No space left on device")
+
+    left = journals.ROOM - 1
+    monkeypatch.setattr(journals, "allocate", full)
+    with pytest.raises(IrisError, match="too little room for a journal: No space left") as refused:
         Journal.create(tmp_path / "p.jsonl")
     assert "nothing was changed" in refused.value.hint and not list(tmp_path.iterdir())
+    left = journals.ROOM
+    write(tmp_path / "p.jsonl")
+    left = journals.LEAST_ROOM
+    Journal.open(tmp_path / "p.jsonl").close()  # what was begun is finished with less
+    left -= 1
+    with pytest.raises(IrisError, match="too little room"):
+        Journal.open(tmp_path / "p.jsonl")
+    assert read(tmp_path / "p.jsonl") == LINES
+
+
+def test_room_that_was_not_used_is_given_back(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    with Journal.create(path) as journal:
+        journal.append({"type": "a"})
+        held = path.stat().st_blocks * 512
+    assert path.stat().st_blocks * 512 < max(held, journals.ROOM) and read(path) == [{"type": "a"}]
