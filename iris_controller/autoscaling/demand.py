@@ -69,17 +69,27 @@ def demand_of(model: Model, unplaced: Iterable[tuple[str, bool]]) -> list[Demand
 def demand_in_steps(model: Model, unplaced: Iterable[tuple[str, bool]]) -> Steps[list[Demand]]:
     """The same, with a step for each job. A job that changes meanwhile is told of as it was or as it is."""
     waiting = []
+    # Thousands of jobs of a few users: what is a user's is looked up once, and so is on whose behalf they ask.
+    bands: dict[tuple[str, PriorityBand], PriorityBand] = {}
+    claims: dict[tuple[str, PriorityBand, PriorityBand, str | None], Claim] = {}
     for job_id, waits_for_slot in list(unplaced):
         job = model.jobs.get(job_id)
         count = len(model.pending.get(job_id, ()))
         if job is not None and count and not waits_for_slot:
-            band = band_now(model, job)
+            asker = budget_user(job), job.spec.band
+            band = bands.get(asker)
+            if band is None:
+                band = bands[asker] = band_now(model, job)
             waiting.append((-band.rank(), order_key(job), job, count, band))
         yield
     waiting.sort(key=itemgetter(0, 1))
     found: dict[tuple[Constraint, ...] | str, Demand] = {}
     for _, _, job, count, band in waiting:
-        for demand in reserved(replace(_demand(job, count, band), claim=claim_of(job, band)), model.obtained):
+        key = budget_user(job), job.spec.band, band, job.parent_job_id
+        claim = claims.get(key)
+        if claim is None:
+            claim = claims[key] = claim_of(job, band)
+        for demand in reserved(_asked(job.spec, job.job_id, count, job.num_tasks, band, claim), model.obtained):
             # One slice shows for all who ask that the accelerator can be had there.
             found.setdefault(demand.required if demand.probe else job.job_id, demand)
         yield
@@ -89,7 +99,7 @@ def demand_in_steps(model: Model, unplaced: Iterable[tuple[str, bool]]) -> Steps
 def reserved(demand: Demand, obtained: Obtained) -> list[Demand]:
     """What work with `--reserve` asks for (control-plane §3.8): machines in a zone where the accelerator has been obtained, and until
     there is one, a single slice of it where the work may run. The slice holds nothing: idle, it goes as any other."""
-    markers = [c for c in demand.required if c.key.startswith(AVAILABILITY) and c.op is Op.EXISTS]
+    markers = demand.required and [c for c in demand.required if c.key.startswith(AVAILABILITY) and c.op is Op.EXISTS]
     if not markers:
         return [demand]
     others = tuple(c for c in demand.required if c not in markers)
@@ -117,7 +127,7 @@ def claim_of(job: Job, band: PriorityBand) -> Claim:
 
 def demand_for(job: Job, count: int) -> Demand:
     """What so many tasks of the job would ask for."""
-    return _demand(job, count, job.spec.band)
+    return _asked(job.spec, job.job_id, count, job.num_tasks, job.spec.band)
 
 
 def demand_of_spec(spec: JobSpec, tasks: int) -> Demand:
@@ -125,21 +135,13 @@ def demand_of_spec(spec: JobSpec, tasks: int) -> Demand:
     return _asked(spec, "", tasks, tasks, spec.band)
 
 
-def _demand(job: Job, count: int, band: PriorityBand) -> Demand:
-    return _asked(job.spec, job.job_id, count, job.num_tasks, band)
-
-
-def _asked(spec: JobSpec, job_id: str, count: int, size: int, band: PriorityBand) -> Demand:
-    device = spec.resources.device
-    wants_device = device is not None and device.count > 0
-    kept = [c for c in spec.constraints if wants_device or c.key != DEVICE_TYPE or "cpu" not in c.values]
-    return Demand(
-        job_id=job_id,
-        count=count,
-        resources=spec.resources,
-        required=tuple(c for c in kept if c.mode is Mode.REQUIRED),
-        preferred=tuple(c for c in kept if c.mode is Mode.PREFERRED),
-        group_by=spec.group_by,
-        size=size,
-        band=band,
-    )
+def _asked(spec: JobSpec, job_id: str, count: int, size: int, band: PriorityBand, claim: Claim | None = None) -> Demand:
+    required: tuple[Constraint, ...] = ()
+    preferred: tuple[Constraint, ...] = ()
+    if spec.constraints:
+        device = spec.resources.device
+        wants_device = device is not None and device.count > 0
+        kept = [c for c in spec.constraints if wants_device or c.key != DEVICE_TYPE or "cpu" not in c.values]
+        required = tuple([c for c in kept if c.mode is Mode.REQUIRED])
+        preferred = tuple([c for c in kept if c.mode is Mode.PREFERRED])
+    return Demand(job_id, count, spec.resources, required, preferred, spec.group_by, size, band, claim)
