@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from functools import lru_cache
 
 _log = logging.getLogger("iris.audit")
 
@@ -39,6 +40,7 @@ def format_line(action: str, entity: str, trigger: str, fields: dict[str, Value]
     return " ".join(parts)
 
 
+@lru_cache(maxsize=1024)
 def _word(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name for an audit field")

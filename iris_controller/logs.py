@@ -9,19 +9,35 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from functools import lru_cache
 
 from iris_core.model.text import visible
 
+_LINE = "iris_line"
+
 
 class OneLine(logging.Formatter):
-    """`2026-01-31T12:00:00.000Z INFO iris.loop text`; a traceback is folded into the line."""
+    """`2026-01-31T12:00:00.000Z INFO iris.loop text`; a traceback is folded into the line.
+
+    A record keeps its line: every handler writes the same.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        text = record.getMessage()
-        if record.exc_info:
-            text += " | " + self.formatException(record.exc_info).replace("\n", " | ")
-        return f"{stamp}.{int(record.msecs):03d}Z {record.levelname} {record.name} {visible(text)}"
+        kept = record.__dict__
+        line: str | None = kept.get(_LINE)
+        if line is None:
+            text = record.getMessage()
+            if record.exc_info:
+                text += " | " + self.formatException(record.exc_info).replace("\n", " | ")
+            stamp = _stamp(int(record.created))
+            line = f"{stamp}.{int(record.msecs):03d}Z {record.levelname} {record.name} {visible(text)}"
+            kept[_LINE] = line
+        return line
+
+
+@lru_cache(maxsize=4)
+def _stamp(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
 
 
 def configure(level: int = logging.INFO, shipping: logging.Handler | None = None) -> None:
