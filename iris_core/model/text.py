@@ -46,6 +46,7 @@ _SEQUENCE_RE = re.compile(
     r"|\x1b[0-OQ-WYZ\\`-~]"
 )
 _INTRODUCER_RE = re.compile("[\x1b\x80-\x9f]")
+_LONG: Final = 4096
 _SGR_RE = re.compile(r"[0-9;:]{0,64}m")
 _COLOUR_PARTS_RE = re.compile(r"[34]8(?::[0-9]{0,3}){1,6}")
 _PLAIN_CODES: Final = frozenset(
@@ -87,10 +88,12 @@ def visible(text: str, keep_newlines: bool = False) -> str:
         text = text.replace("\r\n", "\n")
     if "\t" in text:
         text = text.expandtabs(TAB_WIDTH)
+    # Of a long text first its different characters: they are few, and megabytes would be looked at one by one.
+    sample = text if len(text) < _LONG else "".join(set(text))
     pattern = _HARMFUL_BUT_NEWLINE_RE if keep_newlines else _HARMFUL_RE
-    if pattern.search(text) is not None:
+    if pattern.search(sample) is not None:
         text = pattern.sub(_mark, text)
-    if not text.isascii():
+    if not text.isascii() and (sample is text or any(map(_is_mark, sample))):
         text = _MAYBE_MARKS_RE.sub(_limit_marks, text)
     return text
 
@@ -167,12 +170,16 @@ def _mark(match: re.Match[str]) -> str:
     return f"⟨U+{code:04X}⟩"
 
 
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character)[0] == "M"
+
+
 def _limit_marks(match: re.Match[str]) -> str:
     """Cut long stacks of combining marks in a run of characters beyond Latin letters."""
     kept: list[str] = []
     stacked = 0
     for character in match[0]:
-        stacked = stacked + 1 if unicodedata.category(character)[0] == "M" else 0
+        stacked = stacked + 1 if _is_mark(character) else 0
         if stacked == MAX_MARKS + 1:
             kept.append("⟨+marks⟩")
         if stacked <= MAX_MARKS:

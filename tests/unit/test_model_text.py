@@ -64,6 +64,19 @@ def test_marks_are_readable() -> None:
     assert visible("日本語 é ñ ά") == "日本語 é ñ ά"
 
 
+@given(
+    st.lists(
+        st.sampled_from(["a", "\ufffd", "é", "日", "\u0301", "\x1b", "\n", "\r\n", "\t", "\x9b", "\u202e", "😀"]),
+        max_size=30,
+    ),
+    st.booleans(),
+)
+def test_a_long_text_is_shown_as_a_short_one(pieces: list[str], keep_newlines: bool) -> None:
+    text = "".join(pieces)
+    assert visible("x" * 4096 + text, keep_newlines) == "x" * 4096 + visible(text, keep_newlines)
+    assert visible(text + "日" * 4096, keep_newlines) == visible(text, keep_newlines) + "日" * 4096
+
+
 def test_stacks_of_marks_are_cut() -> None:
     assert visible("e" + "\u0301" * 100 + "x") == "e" + "\u0301" * MAX_MARKS + "⟨+marks⟩x"
     assert visible("ก" + "\u0e47" * 50) == "ก" + "\u0e47" * MAX_MARKS + "⟨+marks⟩"
