@@ -48,7 +48,9 @@ def checkpoint(session: Session, timeout: float, stop: bool, confirm: str | None
     from iris_core.wire.gen.iris.v1 import checkpoints_pb2 as pb
 
     if stop:
+        _require_unlocked(session)
         _confirm(session, confirm)
+        _require_unlocked(session)  # the question may have stood for hours
     elif confirm is not None:
         raise UsageFailed("--confirm belongs to --stop: a checkpoint alone needs no confirmation")
     made = session.client.call(
@@ -72,6 +74,18 @@ def checkpoint(session: Session, timeout: float, stop: bool, confirm: str | None
         output.write("".join(f"{name + ':':<12}{one_line(value)}\n" for name, value in rows))
     if stop:
         session.diagnostics.note("the controller ends; cluster controller start starts it again")
+
+
+def _require_unlocked(session: Session) -> None:
+    """Raises LockHeld, LockUnreadable: a procedure changes that controller. One that is no deployment has no lock."""
+    from iris_core.cli.controller_lifecycle import require_unlocked
+    from iris_core.cli.deployment import deployment
+
+    try:
+        found = deployment(session)
+    except UsageFailed:
+        return
+    require_unlocked(session, found)
 
 
 def _confirm(session: Session, given: str | None) -> None:

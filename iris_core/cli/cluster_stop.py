@@ -65,6 +65,7 @@ def _stop(session: Session, found: Deployment, confirm: str | None, doing: str) 
 
     require_free(found.store(), time.time_ns() // 1_000_000)
     confirmed(confirm, found.name, f"{doing} {found.name}: {_ending(session)}")
+    require_free(found.store(), time.time_ns() // 1_000_000)  # the question may have stood for hours
     found.host.stop()
     killed = found.end_leftovers()
     if killed:

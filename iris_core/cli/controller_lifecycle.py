@@ -157,19 +157,36 @@ def _record_first(store: ObjectStore, release: str) -> None:
 def stop(session: Session, confirm: str | None) -> None:
     """Stop the controller that is deployed. Its workers and their tasks go on, and the next one takes them over.
 
-    Workers without a controller and without a task end after 10 minutes.
+    Not while a restart or a rollout changes it: it is said whose that is, and how to go on with it. Workers without a controller and without a task end after 10 minutes.
     """
     from iris_core.cli.confirming import confirmed
     from iris_core.cli.deployment import deployment
 
     found = deployment(session)
+    require_unlocked(session, found)
     status = found.host.status()
     if not status.running:
         session.diagnostics.note(f"no controller of {found.name} runs: {status.detail}")
         return
     confirmed(confirm, found.name, f"Stopping the controller of {found.name}: {_riding(session)}")
+    require_unlocked(session, found)  # the question may have stood for hours
     found.host.stop()
     session.diagnostics.note(f"the controller of {found.name} is stopped; cluster controller start starts it again")
+
+
+def require_unlocked(session: Session, found: Deployment) -> None:
+    """Raises LockHeld, LockUnreadable. A store that does not answer is said, and keeps nobody from ending a controller."""
+    from iris_core.cli.deployment import require_free
+    from iris_core.procedures.lock import LockHeld, LockUnreadable
+
+    if not found.config.remote_state_dir:
+        return
+    try:
+        require_free(found.store(), _now_ms())
+    except (LockHeld, LockUnreadable):
+        raise
+    except IrisError as error:
+        session.diagnostics.warn(f"whether a procedure changes {found.name} is not known: {error.message}")
 
 
 def _riding(session: Session) -> str:

@@ -1,7 +1,8 @@
 """Breaking the lock of a cluster whose procedure is dead: a person's decision, about exactly the lock that was shown.
 
 Nothing can tell a dead procedure from a slow one, so the gate says who holds the lock and for how long, and what the record says; the
-lock is freed by overwriting that very generation, never by deleting it. Must never free a lock that has changed hands since.
+lock is freed by overwriting that very generation, never by deleting it. What stands there may be no lock at all (torn, foreign, of
+another version): then the gate shows it as it is. Must never free a lock that has changed hands since.
 """
 
 from __future__ import annotations
@@ -31,26 +32,37 @@ if TYPE_CHECKING:
     from iris_core.contracts import ObjectStore
 
 GATE: Final = "break-lock"
+_RESUMES: Final = (
+    ("rollout-", "rollout resume"),
+    ("db-rollback-", "runbook db-rollback --resume"),
+    ("worker-restart-", "worker-restart --resume"),
+    ("withdraw-", "withdraw-rollback --resume"),
+)
+"""By how the id of a procedure begins; all others are those of `restart`."""
 
 
 async def break_lock(name: str, store: ObjectStore, now_ms: Callable[[], int], command: str) -> Procedure:
     """The procedure, for the cluster of that name. A lock that nobody holds is no failure."""
 
     async def look(report: Report) -> dict[str, Any]:
-        state = await to_thread(lock.read, store)
-        if state.holder is None:
-            return {"words": "", "procedure": "", "generation": state.generation, "record": ""}
         try:
-            found = (await to_thread(record.read, store)).record
-            said = f"{found.phase} of {found.image[:12]}" if found is not None else "nothing yet"
+            state = await to_thread(lock.read, store)
+        except lock.LockUnreadable as error:
+            words = f"what stands there cannot be understood, so that nobody knows who holds it: {error.shown}"
+            found = {"words": words, "procedure": "", "generation": error.generation}
+        else:
+            holder = state.holder
+            words = holder.words(now_ms()) if holder is not None else ""
+            procedure = holder.procedure if holder is not None else ""
+            found = {"words": words, "procedure": procedure, "generation": state.generation}
+        if not words:
+            return {**found, "record": ""}
+        try:
+            standing = (await to_thread(record.read, store)).record
+            said = f"{standing.phase} of {standing.image[:12]}" if standing is not None else "nothing yet"
         except IrisError as error:
             said = error.message
-        return {
-            "words": state.holder.words(now_ms()),
-            "procedure": state.holder.procedure,
-            "generation": state.generation,
-            "record": said,
-        }
+        return {**found, "record": said}
 
     yield Step(id="look", title=f"Look at the lock of {name}")
     held = yield Evidence(id="lock", title="who holds the lock", gather=look)
@@ -68,7 +80,7 @@ async def break_lock(name: str, store: ObjectStore, now_ms: Callable[[], int], c
             f"the record says {held['record']}",
             "somebody else can change this cluster then, also while that procedure goes on: see first that it is dead",
         ),
-        undo=(f"that procedure takes it again when it is resumed, if it is free: {_resume(held['procedure'])}",),
+        undo=(_undo(held["procedure"]),),
         command=command,
         evidence={"procedure": held["procedure"], "generation": held["generation"]},
     )
@@ -77,26 +89,39 @@ async def break_lock(name: str, store: ObjectStore, now_ms: Callable[[], int], c
         return
 
     async def do() -> None:
-        state = await to_thread(lock.read, store)
-        if state.generation != held["generation"]:
-            raise NotStarted("the lock has changed hands meanwhile", hint="look again")
         try:
-            await to_thread(lock.break_, store, state)
+            if await to_thread(_generation, store) != held["generation"]:
+                raise NotStarted("the lock has changed hands meanwhile", hint="look again")
+            await to_thread(lock.break_, store, held["generation"])
         except GenerationMismatch as error:
             raise NotStarted("the lock has changed hands meanwhile", hint="look again") from error
 
     async def seen() -> World:
-        found = (await to_thread(lock.read, store)).holder
-        return World.NOT_DONE if found is not None and found.procedure == held["procedure"] else World.DONE
+        return World.NOT_DONE if await to_thread(_generation, store) == held["generation"] else World.DONE
 
     yield Mutation(id="break", title="break the lock", gate=GATE, grant=grant, do=do, look=seen)
     yield Outcome(
         status=Status.DONE,
-        state=f"the lock of {name} is free; it was held by {held['procedure']}",
+        state=f"the lock of {name} is free; "
+        + (f"it was held by {held['procedure']}" if held["procedure"] else "what stood there was overwritten"),
         next="cluster controller status shows how that left it",
     )
 
 
+def _generation(store: ObjectStore) -> str:
+    info = store.stat(lock.LOCK)
+    return info.generation if info is not None else ""
+
+
+def _undo(procedure: str) -> str:
+    if not procedure:
+        return "what stands there is not kept: copy it first if anybody may need it"
+    return f"that procedure takes it again when it is resumed, if it is free: {_resume(procedure)}"
+
+
 def _resume(procedure: str) -> str:
     """The words that go on with a procedure of that id."""
-    return f"rollout resume {procedure}" if procedure.startswith("rollout-") else f"restart --resume {procedure}"
+    for begins, words in _RESUMES:
+        if procedure.startswith(begins):
+            return f"{words} {procedure}"
+    return f"restart --resume {procedure}"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.contracts import GenerationMismatch, IrisError, ObjectMissing
+from iris_core.model.redact import redact_text
 from iris_core.model.resources import format_age
 from iris_core.model.text import one_line
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 LOCK: Final = "rollout-lock.json"
 TRIES: Final = 4
+MOST_BYTES: Final = 16 << 10
+"""No lock of ours is longer."""
+SHOWN_BYTES: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,24 @@ class LockState:
     generation: str
 
 
+class LockUnreadable(IrisError):
+    """What stands there is no lock that this version understands: it is never taken for a free one, and a person decides about it.
+
+    Attributes:
+        generation: What stands, exactly, to be overwritten by `break_`.
+        shown: The first bytes of it, escaped, and how many there are.
+    """
+
+    def __init__(self, store: ObjectStore, generation: str, raw: bytes, size: int) -> None:
+        super().__init__(
+            f"{LOCK} in {store.url} cannot be understood",
+            hint="cluster controller break-lock shows what stands there, and frees it once a person has decided that",
+        )
+        self.generation = generation
+        more = f" and {size - SHOWN_BYTES:,} bytes more" if size > SHOWN_BYTES else ""
+        self.shown = f"{redact_text(one_line(repr(raw[:SHOWN_BYTES])[1:]))}{more}" if size else "nothing, it is empty"
+
+
 class LockHeld(IrisError):
     """Somebody else holds the lock; `state` says who, and is what a gate for breaking it names."""
 
@@ -58,12 +80,16 @@ class LockHeld(IrisError):
 
 
 def read(store: ObjectStore) -> LockState:
-    """What stands. Raises IrisError; also for a lock that cannot be understood, which is never taken for a free one."""
+    """What stands. Raises LockUnreadable, which is never taken for a free one; IrisError."""
     info = store.stat(LOCK)
     if info is None:
         return LockState(None, "")
+    raw = b""
     try:
-        values: Any = json.loads(store.get(LOCK))
+        raw = store.get(LOCK) if info.size_bytes <= MOST_BYTES else _beginning(store)
+        if info.size_bytes > MOST_BYTES:
+            raise ValueError
+        values: Any = json.loads(raw)
         if values["state"] == "free":
             return LockState(None, info.generation)
         if values["state"] != "held":
@@ -74,8 +100,13 @@ def read(store: ObjectStore) -> LockState:
     except ObjectMissing:
         return LockState(None, "")
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        raise IrisError(f"{LOCK} in {store.url} cannot be understood", hint="a person has to look at it") from None
+        raise LockUnreadable(store, info.generation, raw, info.size_bytes) from None
     return LockState(holder, info.generation)
+
+
+def _beginning(store: ObjectStore) -> bytes:
+    """The first bytes of something that is far too long. Raises ObjectMissing, IrisError."""
+    return next(store.chunks(LOCK), b"")[:SHOWN_BYTES]
 
 
 def acquire(store: ObjectStore, holder: Holder) -> LockState:
@@ -108,9 +139,9 @@ def release(store: ObjectStore, procedure: str) -> None:
     raise IrisError(f"{LOCK} in {store.url} changes all the time", hint="try again")
 
 
-def break_(store: ObjectStore, state: LockState) -> None:
-    """Free what was read, exactly that. Raises GenerationMismatch if it has changed hands since, IrisError."""
-    _free(store, state.generation)
+def break_(store: ObjectStore, generation: str) -> None:
+    """Free what was read, exactly that, whatever it says. Raises GenerationMismatch if it has changed hands since, IrisError."""
+    _free(store, generation)
 
 
 def _write(store: ObjectStore, holder: Holder, generation: str) -> LockState:

@@ -20,6 +20,7 @@ from iris_core.procedures.releases import Releases
 from iris_core.procedures.source_tree import SourceTree
 from iris_core.wire.gen.iris.v1 import checkpoints_pb2, controller_pb2
 from providers.fake.host import FakeHost
+from providers.fake.objects import FakeStore
 from providers.objects import open_store
 from tests.unit.cli_world import Done, World
 from tests.unit.test_procedures_source_tree import git
@@ -228,6 +229,39 @@ def test_a_lock_is_broken_by_its_name_once_it_was_shown(lab: Lab) -> None:
     assert lock.read(lab.store).holder is None and lock.read(lab.store).generation, "overwritten, never deleted"
 
 
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        (b'{"state": "held", "proc', '\'{"state": "held", "proc\''),
+        (b'{"state": "maybe", "owner": "x"}', "maybe"),
+        (b"\x1b[31m\x00\xff\r\n", r"\x1b[31m\x00\xff\r\n"),
+        (b"", "nothing, it is empty"),
+        (b"A" * 1_000, "A' and 800 bytes more"),
+        (b"A" * 5_000_000, "A' and 4,999,800 bytes more"),
+        (b"[" * 10_000, "['"),
+        (b"password=CANARY0123456789", "password="),
+    ],
+)
+def test_a_lock_that_cannot_be_read_is_shown_as_it_is_and_overwritten_as_it_was_shown(
+    lab: Lab, raw: bytes, shown: str
+) -> None:
+    lab.store.put(lock.LOCK, raw)
+    for words in (("restart", "--confirm", "lab"), ("start",), ("stop", "--confirm", "lab")):
+        done = lab.controller(*words)
+        assert done.code == 1 and "cannot be understood" in done.out + done.err
+        assert "cluster controller break-lock" in done.err
+    dry = lab.controller("break-lock", "--dry-run")
+    assert dry.code == 0 and "nobody knows who holds it" in dry.err and shown in dry.err
+    assert len(dry.err) < 2_000 and "\x1b" not in dry.err and "CANARY" not in dry.err
+    token = dry.err.partition("--approve break-lock=")[2].split()[0]
+    lab.store.put(lock.LOCK, raw + b" ")
+    done = lab.controller("break-lock", "--approve", f"break-lock={token}")
+    assert done.code == 1 and lab.store.get(lock.LOCK) == raw + b" ", "that is not what was shown"
+    done = lab.controller("break-lock", "--confirm", "lab")
+    assert done.code == 0 and "the lock of lab is free; what stood there was overwritten" in done.out
+    assert lock.read(lab.store).holder is None and "no controller of lab runs" in lab.controller("stop").err
+
+
 def test_cluster_start_starts_what_is_deployed(lab: Lab) -> None:
     done = lab.cli("cluster", "start", "--workers", "2", selector=f"--config={lab.file}")
     assert done.code == 2 and "for --local alone" in done.err
@@ -286,6 +320,54 @@ class Started(Deployment):
 
     def has(self, release: str) -> bool:
         return True
+
+
+@pytest.mark.parametrize("words", [("stop",), ("checkpoint", "--stop")])
+def test_a_controller_is_not_stopped_under_a_procedure_that_changes_it(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    host = FakeHost()
+    found = Started(load_config(lab.file), lab.file, host, Releases(lab.folder), lab.folder)
+    monkeypatch.setattr("iris_core.cli.deployment.deployment", lambda session: found)
+    running = controller_pb2.GetClusterStatusResponse(cluster="lab", tasks_by_state={"running": 3})
+    lab.client.answer("GetClusterStatus", running)
+    lab.client.answer("BeginCheckpoint", checkpoints_pb2.BeginCheckpointResponse(checkpoint_path="gs://b/7"))
+    lock.acquire(lab.store, Holder("restart-7", "ada", "desk", 1))
+    done = lab.controller(*words, "--confirm", "lab")
+    assert done.code == 1 and "ada on desk holds it for" in done.err and "(procedure restart-7)" in done.err
+    assert "resume it, or break the lock" in done.err
+    # Its own procedure takes the lock again and goes on; somebody who takes it while the question stands is seen, too.
+    lock.acquire(lab.store, Holder("restart-7", "bob", "tower", 1))
+    lock.release(lab.store, "restart-7")
+
+    def confirmed(*said: object) -> None:
+        lock.acquire(lab.store, Holder("restart-8", "bob", "tower", 1))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("iris_core.cli.confirming.confirmed", confirmed)
+        done = lab.controller(*words)
+    assert done.code == 1 and "bob on tower holds it for" in done.err
+    assert host.running and not host.effects and not lab.client.called("BeginCheckpoint")
+    lock.release(lab.store, "restart-8")
+    assert lab.controller(*words, "--confirm", "lab").code == 0
+    assert host.effects == ["stop"] if words == ("stop",) else lab.client.called("BeginCheckpoint")
+
+
+def test_a_store_that_does_not_answer_keeps_nobody_from_ending_a_controller(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = FakeHost()
+    found = Started(load_config(lab.file), lab.file, host, Releases(lab.folder), lab.folder)
+    monkeypatch.setattr("iris_core.cli.deployment.deployment", lambda session: found)
+    store = FakeStore()
+
+    def silent(verb: str, name: str) -> None:
+        raise IrisError("the store does not answer")
+
+    store.before = silent
+    monkeypatch.setattr(Started, "store", lambda found: store)
+    done = lab.controller("stop", "--confirm", "lab")
+    assert done.code == 0 and "whether a procedure changes lab is not known" in done.err and host.effects == ["stop"]
 
 
 def start_on(lab: Lab, host: FakeHost, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:

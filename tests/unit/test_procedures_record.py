@@ -148,7 +148,7 @@ def test_a_second_rollout_is_told_who_holds_the_lock(store: ObjectStore) -> None
 
 
 def test_whoever_lost_the_lock_gives_nothing_back(store: ObjectStore) -> None:
-    lock.break_(store, lock.acquire(store, holder("p1")))
+    lock.break_(store, lock.acquire(store, holder("p1")).generation)
     lock.acquire(store, holder("p2"))
     lock.release(store, "p1")
     held = lock.read(store).holder
@@ -160,15 +160,21 @@ def test_breaking_frees_exactly_what_was_seen(store: ObjectStore) -> None:
     lock.release(store, "p1")
     lock.acquire(store, holder("p2"))
     with pytest.raises(GenerationMismatch):
-        lock.break_(store, seen)
+        lock.break_(store, seen.generation)
 
 
 def test_a_lock_that_cannot_be_understood_is_not_free(store: ObjectStore) -> None:
     held = b'{"state": "held", "procedure": "p1", "account": "a", "host": "h", "taken_at_ms": %s}'
     for raw in (b'{"state": "maybe"}', b"", b"[]", b"[" * 100_000, held % b"1e999", held % b"NaN", held % b'"x"'):
         store.put(lock.LOCK, raw)
-        with pytest.raises(IrisError, match="cannot be understood"):
+        with pytest.raises(lock.LockUnreadable, match="cannot be understood") as caught:
             lock.acquire(store, holder("p1"))
+        assert "cluster controller break-lock" in caught.value.hint and len(caught.value.shown) < 1_000
+        changed = store.put(lock.LOCK, raw + b" ")
+        with pytest.raises(GenerationMismatch):
+            lock.break_(store, caught.value.generation)
+        lock.break_(store, changed.generation)
+        assert lock.read(store).holder is None
 
 
 def test_of_many_at_once_exactly_one_gets_it(store: ObjectStore) -> None:

@@ -467,7 +467,7 @@ async def test_a_pending_record_of_somebody_who_broke_the_lock_is_not_written_ov
 
     def build(tree: SourceTree) -> str:
         standing = record.read(world.store)
-        lock.break_(world.store, lock.read(world.store))
+        lock.break_(world.store, lock.read(world.store).generation)
         lock.acquire(world.store, Holder("other", "bob", "tower", 1))
         record.write(world.store, theirs, standing)
         return tree.id
