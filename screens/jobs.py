@@ -94,7 +94,7 @@ class JobsScreen(TreeRows, TargetActions):
     def reload(self) -> None:
         self.jobs.history.error = ""
         if self._logs is not None:
-            self._logs.view.retry_now()
+            self._logs.retry()
 
     # --- the tree ----------------------------------------------------------------------------------------------------
 

@@ -78,7 +78,7 @@ class LogsScreen(ConsoleScreen):
 
     def reload(self) -> None:
         """Try again what failed."""
-        self.pane.view.retry_now()
+        self.pane.retry()
 
     def on_screen_suspend(self) -> None:
         if self not in self.app.screen_stack:

@@ -41,6 +41,7 @@ class GrpcAsyncClient:
         self._credentials = credentials
         self._metadata = tuple(credentials.headers())
         self._answered = False
+        self._closed = False
         self._channel: grpc.aio.Channel = (
             lib.aio.secure_channel(endpoint.authority, lib.ssl_channel_credentials(), options=channel_options())
             if endpoint.tls
@@ -60,6 +61,9 @@ class GrpcAsyncClient:
         while True:
             try:
                 answer: R = await stub(message, timeout=deadline(timeout_s), metadata=metadata)
+            except asyncio.CancelledError:
+                self._tell_closed()
+                raise
             except self._error as raw:
                 error = self._translate(raw, timeout_s)
                 delay = repeater.delay_s(error) if repeatable else None
@@ -82,6 +86,9 @@ class GrpcAsyncClient:
             async for answer in call:
                 self._answered = True
                 yield answer
+        except asyncio.CancelledError:
+            self._tell_closed()
+            raise
         except self._error as raw:
             raise self._translate(raw, None) from None
         finally:
@@ -93,6 +100,14 @@ class GrpcAsyncClient:
             self._answered = True
         return error
 
+    def _tell_closed(self) -> None:
+        """Raises ConnectFailed where it was the channel's end that cancelled a call, and nobody the task that waits for it: such a
+        task has to go on, or what it keeps up to date stands still for ever."""
+        task = asyncio.current_task()
+        if self._closed and (task is None or not task.cancelling()):
+            raise ConnectFailed(f"the connection to {self.url} was closed") from None
+
     async def close(self) -> None:
-        """Ends what is in flight. A second time is no error."""
+        """Ends what is in flight: it raises ConnectFailed. A second time is no error."""
+        self._closed = True
         await self._channel.close(None)

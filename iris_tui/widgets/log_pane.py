@@ -88,6 +88,18 @@ class LogPane(LogCommands):
             self.flush()
 
     @property
+    def _ended(self) -> bool:
+        """Whether what keeps the lines up to date has ended, which it never should: nothing comes any more until it is begun again."""
+        return self._follow is not None and self._follow.is_finished
+
+    def retry(self) -> None:
+        """Try again what failed, now."""
+        if self._ended:
+            self.rest()
+            self.rest(on=False)
+        self.view.retry_now()
+
+    @property
     def following(self) -> bool:
         """Whether the end is followed."""
         return self.view.following
@@ -116,6 +128,9 @@ class LogPane(LogCommands):
     def _status(self) -> Status:
         view = self.view
         state = view.state
+        if self._ended:
+            words = "this log is not read any more; ^r reads it again"
+            return Status(State.STALE, f"STALE: {words}") if view.loaded else Status(State.ERROR, "", (words,))
         if not view.loaded:
             if state.link in (Link.RECONNECTING, Link.DENIED, Link.REFUSED):
                 word = "Not allowed" if state.link is Link.DENIED else "No logs could be had"
@@ -130,7 +145,8 @@ class LogPane(LogCommands):
                     *filter(None, (view.why,)),
                 )
                 return Status(State.LOADING, "", (loading, *more))
-            return Status(State.LOADING, "", (loading,))
+            searched = (f"{view.numbering:.0%} of it is searched.",) if view.numbering is not None else ()
+            return Status(State.LOADING, "", (loading, *searched))
         if not view.count:
             return self._empty()
         if not state.fresh:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import socket
@@ -444,6 +445,29 @@ async def test_the_console_s_connection_gives_the_same(server: Server) -> None:
         await client.call(LAUNCH, controller_pb2.LaunchJobRequest(), controller_pb2.LaunchJobResponse)
     assert caught.value.subject == "x"
     await client.close()
+
+
+@pytest.mark.asyncio
+async def test_a_connection_that_is_closed_fails_what_waits_on_it_and_cancels_no_task(server: Server) -> None:
+    asked, answered = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow(_: Any, __: Any) -> Any:
+        loop.call_soon_threadsafe(asked.set)
+        answered.wait(60)
+        return states(None)
+
+    server.handlers[GET] = slow
+    client = GrpcAsyncClient(Endpoint(False, "127.0.0.1", server.start_grpc()), Credentials("tok"))
+    request, response = controller_pb2.GetJobStateRequest(), controller_pb2.GetJobStateResponse
+    waiting = asyncio.ensure_future(client.call(GET, request, response))
+    try:
+        await asyncio.wait_for(asked.wait(), 60)
+        await client.close()
+        with pytest.raises(ConnectFailed, match="was closed"):
+            await waiting
+    finally:
+        answered.set()
 
 
 def test_a_repeat_stops_when_its_time_is_over() -> None:

@@ -381,6 +381,18 @@ async def test_a_log_that_cannot_be_had_says_why_and_comes_by_itself() -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_log_whose_reader_failed_says_so_and_is_read_again_when_asked() -> None:
+    async with console(writing(3)) as rig:
+        rig.client.fail("OpenLogView", RuntimeError("a mistake of ours"))  # type: ignore[arg-type]
+        await rig.row(JOB)
+        await rig.keys("l")
+        await rig.until(lambda: "this log is not read any more; ^r reads it again" in rig.screen_text())
+        assert rig.jobs.query_one(LogPane).status.state is State.ERROR
+        await rig.keys("ctrl+r")
+        await rig.until(lambda: "step 2" in rig.screen_text())
+
+
+@pytest.mark.asyncio
 async def test_a_silent_store_makes_the_lines_stale_and_they_stay() -> None:
     async with console(writing(50)) as rig:
         pane = await logs_screen(rig, JOB)
