@@ -61,7 +61,8 @@ INSERT_JOBS = partial(
     ),
 )
 UPDATE_JOBS = update("jobs", ("job_id",), JOB_STATE)
-INSERT_CONFIGS = insert(
+INSERT_CONFIGS = partial(
+    insert,
     "job_config",
     (
         "job_id",
@@ -209,7 +210,7 @@ def _new_jobs(overlay: Overlay) -> Iterable[Statement]:
     jobs = sorted((overlay.jobs[job_id] for job_id in overlay.new_jobs), key=lambda j: (j.depth, j.submitted_at_ms))
     yield from bound(INSERT_JOBS, [_job_row(job) for job in jobs])
     files = {job.job_id: overlay.files.get(job.job_id, {}) for job in jobs}
-    yield INSERT_CONFIGS, (json.dumps([_config_row(job, sorted(files[job.job_id])) for job in jobs]),)
+    yield from bound(INSERT_CONFIGS, [_config_row(job, sorted(files[job.job_id])) for job in jobs])
     for job_id, contents in files.items():
         for name, data in sorted(contents.items()):
             yield INSERT_FILE, (job_id, name, data)
@@ -256,11 +257,10 @@ def _config_row(job: Job, files: list[str]) -> Row:
     spec = job.spec
     request = controller_pb2.LaunchJobRequest.FromString(spec.request)
     entrypoint = {"run_command": {"argv": list(request.entrypoint.run_command.argv)}, "workdir_files": files}
-    environment = (
-        json_format.MessageToDict(request.environment, preserving_proto_field_name=True)
-        if request.HasField("environment")
-        else {}
-    )
+    environment = "{}"
+    if request.HasField("environment"):
+        found = json_format.MessageToDict(request.environment, preserving_proto_field_name=True)
+        environment = json.dumps(found, sort_keys=True)
     constraints = [
         {"key": c.key, "op": c.op.name, "values": list(c.values), "mode": c.mode.name} for c in spec.constraints
     ]
@@ -279,13 +279,13 @@ def _config_row(job: Job, files: list[str]) -> Row:
         spec.timeout_ms or None,
         spec.scheduling_timeout_ms or None,
         json.dumps(entrypoint),
-        json.dumps(environment, sort_keys=True),
+        environment,
         spec.bundle_id,
-        json.dumps(list(request.ports)),
+        json.dumps(list(request.ports)) if request.ports else "[]",
         int(spec.children_policy),
         int(request.existing_job_policy),
         int(spec.band),
-        json.dumps(list(request.submit_argv)),
+        json.dumps(list(request.submit_argv)) if request.submit_argv else "[]",
         int(bool(spec.group_by)),
         spec.group_by,
         request.task_image,

@@ -27,9 +27,7 @@ def written(*texts: str, created: float | None = None, error: Exception | None =
     sinks = Sink(), Sink()
     info = (type(error), error, None) if error is not None else None
     for text in texts:
-        record = logging.LogRecord(
-            "iris.loop", logging.INFO, "", 0, "%s", (text,), error and (type(error), error, None)
-        )
+        record = logging.LogRecord("iris.loop", logging.INFO, "", 0, "%s", (text,), info)
         if created is not None:
             record.created, record.msecs = created, created % 1 * 1000
         for sink in sinks:
