@@ -73,7 +73,9 @@ class Sorting(Base):
             )
         if way not in ("", "desc", "asc"):
             raise ModelError(f"sort {column} asc or desc, not {one_line(way)!r}")
-        self.sort_by(column, reverse=way == "desc")
+        falls = any(known.id == column and known.falls for known in self.table.view.columns)
+        # What was said is about the values, whichever of them the column puts first by itself.
+        self.sort_by(column, reverse=bool(way) and (way == "desc") != falls)
 
     def _step_sort(self, by: int) -> None:
         columns = ["", *self.sortable()]

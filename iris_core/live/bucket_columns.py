@@ -91,7 +91,7 @@ def _bucket_place(bucket: Any) -> int:
 
 _GROUP: Final[tuple[ColumnSpec[Group], ...]] = (
     _column(id="tasks", title="TASKS", value=lambda group: group.tasks, text=lambda group, _: f"{group.tasks:,}",
-            sort=lambda group, _: -group.tasks),
+            sort=lambda group, _: -group.tasks, falls=True),
     _column(id="position", title="PLACE", value=lambda group: group.position or None, text=lambda group, _: _place(group.position),
             sort=lambda group, _: group.position),
     _column(id="age", title="WAITS", value=lambda group: group.since_ms or None, text=lambda group, now: age(group.since_ms, now),
@@ -126,7 +126,7 @@ SPECS: Final[dict[str, dict[str, ColumnSpec[Any]]]] = {
             ),
             _column(
                 id="tasks", title="TASKS", value=lambda bucket: bucket.count, text=lambda bucket, _: f"{bucket.count:,}",
-                sort=lambda bucket, _: -bucket.count,
+                sort=lambda bucket, _: -bucket.count, falls=True,
             ),
             _column(
                 id="position", title="PLACE", value=_bucket_place, text=lambda bucket, _: _place(_bucket_place(bucket)),

@@ -135,7 +135,7 @@ def _text(name: str, value: Callable[[Any], Any], **more: Any) -> ColumnSpec[Any
 
 def _number(name: str, value: Callable[[Any], int], text: Callable[[Any, int], str]) -> ColumnSpec[Any]:
     """A column of numbers: the largest first."""
-    return _text(name, value, text=text, sort=lambda row, _: -value(row))
+    return _text(name, value, text=text, sort=lambda row, _: -value(row), falls=True)
 
 
 SPECS: Final[dict[str, dict[str, ColumnSpec[Any]]]] = {
@@ -201,7 +201,7 @@ ACTIONS: Final[dict[str, ColumnSpec[AutoscalerAction]]] = {
             id="time", title="TIME (UTC)", min_width=19, max_width=19, hide=3,
             value=lambda action: iso(action.at_ms),
             text=lambda action, _: when(action.at_ms),
-            sort=lambda action, _: -action.at_ms,
+            sort=lambda action, _: -action.at_ms, falls=True,
             tone=lambda action: Tone.DIM,
         ),
         _column(

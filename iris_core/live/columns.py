@@ -61,6 +61,7 @@ class ColumnSpec(Generic[R]):
         value: What machine formats print: JSON-ready, unescaped.
         text: What a person reads, given the time in epoch ms.
         sort: Key for sorting rows by this column at a time in epoch ms, None if that makes no sense.
+        falls: What `sort` puts first is the largest of what the cells show: most of something is what is looked for.
         tone: Meaning of the cell.
         min_width: It is never narrower; a column that does not get this is hidden.
         max_width: It is wider only where nobody else needs the room, 0 = no limit.
@@ -73,6 +74,7 @@ class ColumnSpec(Generic[R]):
     value: Callable[[R], object]
     text: Callable[[R, int], str]
     sort: Callable[[R, int], Any] | None = None
+    falls: bool = False
     tone: Callable[[R], Tone] | None = None
     min_width: int = 4
     max_width: int = 0
@@ -125,7 +127,7 @@ JOBS: Final[dict[str, ColumnSpec[JobStatus]]] = {
             id="submitted", title="SUBMITTED", min_width=19, max_width=19, hide=8,
             value=lambda job: iso(job.submitted_at_ms),
             text=lambda job, _: when(job.submitted_at_ms),
-            sort=lambda job, _: -job.submitted_at_ms,
+            sort=lambda job, _: -job.submitted_at_ms, falls=True,
             tone=lambda job: Tone.DIM,
         ),
         _column(
@@ -138,20 +140,20 @@ JOBS: Final[dict[str, ColumnSpec[JobStatus]]] = {
             id="time", title="TIME", min_width=7, max_width=7, align="right", hide=3,
             value=lambda job: span_ms(job.started_at_ms, job.finished_at_ms, 0) if job.finished_at_ms else None,
             text=lambda job, now: span(job.started_at_ms, job.finished_at_ms, now),
-            sort=lambda job, now: -span_ms(job.started_at_ms, job.finished_at_ms, now),
+            sort=lambda job, now: -span_ms(job.started_at_ms, job.finished_at_ms, now), falls=True,
         ),
         _column(
             id="failures", title="FAIL", min_width=4, max_width=6, align="right", hide=1,
             value=lambda job: job.failure_count,
             text=lambda job, _: str(job.failure_count) if job.failure_count else NOTHING,
-            sort=lambda job, _: -job.failure_count,
+            sort=lambda job, _: -job.failure_count, falls=True,
             tone=lambda job: Tone.WARN if job.failure_count else Tone.DIM,
         ),
         _column(
             id="preemptions", title="PREEMPT", min_width=7, max_width=7, align="right", hide=2,
             value=lambda job: job.preemption_count,
             text=lambda job, _: str(job.preemption_count) if job.preemption_count else NOTHING,
-            sort=lambda job, _: -job.preemption_count,
+            sort=lambda job, _: -job.preemption_count, falls=True,
             tone=lambda job: Tone.WARN if job.preemption_count else Tone.DIM,
         ),
         _column(
@@ -175,7 +177,7 @@ JOBS: Final[dict[str, ColumnSpec[JobStatus]]] = {
             id="exit", title="EXIT", min_width=4, max_width=13, align="right", hide=5,
             value=lambda job: job.exit_code if job.HasField("exit_code") else None,
             text=lambda job, _: exit_text(job.exit_code, job.error) if job.HasField("exit_code") else NOTHING,
-            sort=lambda job, _: -job.exit_code,
+            sort=lambda job, _: -job.exit_code, falls=True,
         ),
         _column(
             id="reason", title="REASON", min_width=12, flex=4,
@@ -217,13 +219,13 @@ TASKS: Final[dict[str, ColumnSpec[TaskStatus]]] = {
             id="exit", title="EXIT", min_width=4, max_width=13, align="right",
             value=lambda task: task.exit_code if task.HasField("exit_code") else None,
             text=lambda task, _: _task_exit(task),
-            sort=lambda task, _: -task.exit_code,
+            sort=lambda task, _: -task.exit_code, falls=True,
         ),
         _column(
             id="attempt", title="ATTEMPT", min_width=7, max_width=7, align="right", hide=2,
             value=lambda task: task.current_attempt_id if task.current_attempt_id >= 0 else None,
             text=lambda task, _: str(task.current_attempt_id) if task.current_attempt_id >= 0 else NOTHING,
-            sort=lambda task, _: -task.current_attempt_id,
+            sort=lambda task, _: -task.current_attempt_id, falls=True,
         ),
         _column(
             id="age", title="AGE", min_width=6, max_width=6, align="right", hide=5,
@@ -235,33 +237,33 @@ TASKS: Final[dict[str, ColumnSpec[TaskStatus]]] = {
             id="time", title="DURATION", min_width=8, max_width=8, align="right",
             value=lambda task: span_ms(task.started_at_ms, task.finished_at_ms, 0) if task.finished_at_ms else None,
             text=lambda task, now: span(task.started_at_ms, task.finished_at_ms, now),
-            sort=lambda task, now: -span_ms(task.started_at_ms, task.finished_at_ms, now),
+            sort=lambda task, now: -span_ms(task.started_at_ms, task.finished_at_ms, now), falls=True,
         ),
         _column(
             id="failures", title="FAIL", min_width=4, max_width=6, align="right", hide=4,
             value=lambda task: task.failure_count,
             text=lambda task, _: str(task.failure_count) if task.failure_count else NOTHING,
-            sort=lambda task, _: -task.failure_count,
+            sort=lambda task, _: -task.failure_count, falls=True,
             tone=lambda task: Tone.WARN if task.failure_count else Tone.DIM,
         ),
         _column(
             id="preemptions", title="PREEMPT", min_width=7, max_width=7, align="right", hide=6,
             value=lambda task: task.preemption_count,
             text=lambda task, _: str(task.preemption_count) if task.preemption_count else NOTHING,
-            sort=lambda task, _: -task.preemption_count,
+            sort=lambda task, _: -task.preemption_count, falls=True,
             tone=lambda task: Tone.WARN if task.preemption_count else Tone.DIM,
         ),
         _column(
             id="memory_peak", title="PEAK MEM", min_width=8, max_width=8, align="right", hide=3,
             value=lambda task: task.memory_peak_bytes or None,
             text=lambda task, _: format_size(task.memory_peak_bytes) if task.memory_peak_bytes else NOTHING,
-            sort=lambda task, _: -task.memory_peak_bytes,
+            sort=lambda task, _: -task.memory_peak_bytes, falls=True,
         ),
         _column(
             id="memory", title="CUR MEM", min_width=8, max_width=8, align="right", hide=4,
             value=lambda task: task.memory_bytes or None,
             text=lambda task, _: format_size(task.memory_bytes) if task.memory_bytes else NOTHING,
-            sort=lambda task, _: -task.memory_bytes,
+            sort=lambda task, _: -task.memory_bytes, falls=True,
         ),
         _column(
             id="worker", title="WORKER", min_width=8, max_width=24, hide=1,
@@ -314,7 +316,7 @@ ATTEMPTS: Final[dict[str, ColumnSpec[AttemptStatus]]] = {
             id="exit", title="EXIT", min_width=4, max_width=13, align="right",
             value=lambda attempt: attempt.exit_code if attempt.HasField("exit_code") else None,
             text=lambda attempt, _: exit_text(attempt.exit_code, attempt.error) if attempt.HasField("exit_code") else NOTHING,
-            sort=lambda attempt, _: -attempt.exit_code,
+            sort=lambda attempt, _: -attempt.exit_code, falls=True,
         ),
         _column(
             id="charge", title="CHARGED", min_width=8, max_width=10, hide=4,
@@ -329,7 +331,7 @@ ATTEMPTS: Final[dict[str, ColumnSpec[AttemptStatus]]] = {
                 span_ms(attempt.started_at_ms, attempt.finished_at_ms, 0) if attempt.finished_at_ms else None
             ),
             text=lambda attempt, now: span(attempt.started_at_ms, attempt.finished_at_ms, now),
-            sort=lambda attempt, now: -span_ms(attempt.started_at_ms, attempt.finished_at_ms, now),
+            sort=lambda attempt, now: -span_ms(attempt.started_at_ms, attempt.finished_at_ms, now), falls=True,
         ),
         _column(
             id="worker", title="WORKER", min_width=8, max_width=24,
@@ -341,7 +343,7 @@ ATTEMPTS: Final[dict[str, ColumnSpec[AttemptStatus]]] = {
             id="memory_peak", title="PEAK MEM", min_width=8, max_width=8, align="right", hide=3,
             value=lambda attempt: attempt.memory_peak_bytes or None,
             text=lambda attempt, _: format_size(attempt.memory_peak_bytes) if attempt.memory_peak_bytes else NOTHING,
-            sort=lambda attempt, _: -attempt.memory_peak_bytes,
+            sort=lambda attempt, _: -attempt.memory_peak_bytes, falls=True,
         ),
         _column(
             id="reason", title="REASON", min_width=12, flex=4,

@@ -83,7 +83,7 @@ EVENTS: Final[dict[str, ColumnSpec[TaskEvent]]] = {
             id="count", title="COUNT", min_width=5, max_width=6, align="right", hide=2,
             value=lambda event: event.count,
             text=lambda event, _: str(event.count),
-            sort=lambda event, _: -event.count,
+            sort=lambda event, _: -event.count, falls=True,
         ),
         _column(
             id="message", title="MESSAGE", min_width=12, flex=4,

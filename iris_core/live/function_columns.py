@@ -37,19 +37,19 @@ FUNCTIONS: Final[dict[str, ColumnSpec[FunctionRow]]] = {
     for spec in (
         _column(
             id="own_share", title="OWN", min_width=6, max_width=6, align="right", tone=_tone,
-            value=lambda row: row.share(row.own), text=lambda row, _: f"{row.share(row.own):.1f}%", sort=lambda row, _: -row.own,
+            value=lambda row: row.share(row.own), text=lambda row, _: f"{row.share(row.own):.1f}%", sort=lambda row, _: -row.own, falls=True,
         ),
         _column(
             id="own", title="SECONDS", min_width=8, max_width=8, align="right", hide=2,
-            value=lambda row: row.own, text=lambda row, _: f"{row.own:.2f}", sort=lambda row, _: -row.own,
+            value=lambda row: row.own, text=lambda row, _: f"{row.own:.2f}", sort=lambda row, _: -row.own, falls=True,
         ),
         _column(
             id="total_share", title="TOTAL", min_width=6, max_width=6, align="right",
-            value=lambda row: row.share(row.total), text=lambda row, _: f"{row.share(row.total):.1f}%", sort=lambda row, _: -row.total,
+            value=lambda row: row.share(row.total), text=lambda row, _: f"{row.share(row.total):.1f}%", sort=lambda row, _: -row.total, falls=True,
         ),
         _column(
             id="total", title="SECONDS", min_width=8, max_width=8, align="right", hide=3,
-            value=lambda row: row.total, text=lambda row, _: f"{row.total:.2f}", sort=lambda row, _: -row.total,
+            value=lambda row: row.total, text=lambda row, _: f"{row.total:.2f}", sort=lambda row, _: -row.total, falls=True,
         ),
         _column(
             id="name", title="FUNCTION", min_width=16, flex=2,

@@ -64,13 +64,13 @@ BUDGETS: Final[dict[str, ColumnSpec[UserBudget]]] = {
             id="spent", title="SPENT", min_width=6, max_width=16, align="right",
             value=lambda budget: budget.budget_spent,
             text=lambda budget, _: str(budget.budget_spent),
-            sort=lambda budget, _: -budget.budget_spent,
+            sort=lambda budget, _: -budget.budget_spent, falls=True,
         ),
         _column(
             id="utilisation", title="USED", min_width=5, max_width=7, align="right", hide=2,
             value=lambda budget: budget.utilization_percent if budget.budget_limit else None,
             text=lambda budget, _: utilisation_text(budget),
-            sort=lambda budget, _: -budget.utilization_percent,
+            sort=lambda budget, _: -budget.utilization_percent, falls=True,
             tone=_tone,
         ),
         _column(
@@ -89,7 +89,7 @@ BUDGETS: Final[dict[str, ColumnSpec[UserBudget]]] = {
             id="updated", title="UPDATED", min_width=8, max_width=19, hide=3,
             value=lambda budget: iso(budget.updated_at_ms),
             text=lambda budget, _: when(budget.updated_at_ms),
-            sort=lambda budget, _: -budget.updated_at_ms,
+            sort=lambda budget, _: -budget.updated_at_ms, falls=True,
         ),
     )
 }  # fmt: skip
@@ -126,19 +126,19 @@ USERS: Final[dict[str, ColumnSpec[UserRow]]] = {
                 id="jobs", title="JOBS", min_width=4, max_width=8, align="right", hide=5,
                 value=lambda row: row.summary.active_jobs,
                 text=lambda row, _: f"{row.summary.active_jobs:,}",
-                sort=lambda row, _: -row.summary.active_jobs,
+                sort=lambda row, _: -row.summary.active_jobs, falls=True,
             ),
             _column(
                 id="running", title="RUNNING", min_width=7, max_width=10, align="right", hide=4,
                 value=lambda row: row.summary.running_tasks,
                 text=lambda row, _: f"{row.summary.running_tasks:,}",
-                sort=lambda row, _: -row.summary.running_tasks,
+                sort=lambda row, _: -row.summary.running_tasks, falls=True,
             ),
             _column(
                 id="active", title="ACTIVE TASKS", min_width=12, max_width=20, align="right", hide=3,
                 value=lambda row: {"tasks": row.active_tasks, "limit": row.max_active_tasks or None},
                 text=lambda row, _: f"{row.active_tasks:,}" + (f"/{row.max_active_tasks:,}" if row.max_active_tasks else ""),
-                sort=lambda row, _: -row.active_tasks,
+                sort=lambda row, _: -row.active_tasks, falls=True,
                 tone=_active_tone,
             ),
             _column(

@@ -78,7 +78,7 @@ WORKERS: Final[dict[str, ColumnSpec[WorkerStatus]]] = {
             id="running", title="TASKS", min_width=5, max_width=7, align="right",
             value=lambda worker: worker.running_tasks,
             text=lambda worker, _: str(worker.running_tasks),
-            sort=lambda worker, _: -worker.running_tasks,
+            sort=lambda worker, _: -worker.running_tasks, falls=True,
         ),
         _column(
             id="cpu", title="CPU", min_width=7, max_width=13, align="right", hide=1,
@@ -86,7 +86,7 @@ WORKERS: Final[dict[str, ColumnSpec[WorkerStatus]]] = {
             text=lambda worker, _: (
                 f"{format_cpu(worker.committed.cpu_millicores)}/{format_cpu(worker.total.cpu_millicores)}"
             ),
-            sort=lambda worker, _: -worker.committed.cpu_millicores,
+            sort=lambda worker, _: -worker.committed.cpu_millicores, falls=True,
         ),
         _column(
             id="memory", title="MEMORY", min_width=9, max_width=17, align="right", hide=2,
@@ -94,7 +94,7 @@ WORKERS: Final[dict[str, ColumnSpec[WorkerStatus]]] = {
             text=lambda worker, _: (
                 f"{format_size(worker.committed.memory_bytes)}/{format_size(worker.total.memory_bytes)}"
             ),
-            sort=lambda worker, _: -worker.committed.memory_bytes,
+            sort=lambda worker, _: -worker.committed.memory_bytes, falls=True,
         ),
         _column(
             id="devices", title="DEVICES", min_width=9, max_width=18, align="right", hide=2,
@@ -103,26 +103,26 @@ WORKERS: Final[dict[str, ColumnSpec[WorkerStatus]]] = {
                 if worker.total.device.count else None
             ),
             text=lambda worker, _: devices_text(worker),
-            sort=lambda worker, _: (-worker.committed.device.count, -worker.total.device.count),
+            sort=lambda worker, _: (-worker.committed.device.count, -worker.total.device.count), falls=True,
         ),
         _column(
             id="free_memory", title="FREE MEM", min_width=8, max_width=9, align="right", hide=6,
             value=free_memory,
             text=lambda worker, _: format_size(free_memory(worker)),
-            sort=lambda worker, _: -free_memory(worker),
+            sort=lambda worker, _: -free_memory(worker), falls=True,
         ),
         _column(
             id="heard", title="SILENT", min_width=6, max_width=8, align="right", hide=5,
             value=lambda worker: worker.last_message_age_ms,
             text=lambda worker, _: heard_text(worker),
-            sort=lambda worker, _: -worker.last_message_age_ms,
+            sort=lambda worker, _: -worker.last_message_age_ms, falls=True,
             tone=lambda worker: health_of(worker)[1] if worker.health != _HEALTHY else Tone.DIM,
         ),
         _column(
             id="builds", title="BUILD FAILS", min_width=11, max_width=11, align="right", hide=7,
             value=lambda worker: worker.build_failures,
             text=lambda worker, _: str(worker.build_failures) if worker.build_failures else NOTHING,
-            sort=lambda worker, _: -worker.build_failures,
+            sort=lambda worker, _: -worker.build_failures, falls=True,
             tone=lambda worker: Tone.WARN if worker.build_failures else Tone.DIM,
         ),
         _column(

@@ -335,7 +335,7 @@ class VirtualTable(ActionHost, ScrollView, Painted, can_focus=True, inherit_bind
         for number, (column, width) in enumerate(self._fit()):
             title = column.title
             if column.id == self.sorted_by:
-                title += self.glyphs.descending if self.reversed else self.glyphs.ascending
+                title += self.glyphs.descending if self.reversed != column.falls else self.glyphs.ascending
             tone = Tone.BUSY if column.id == self.sorted_by else Tone.DIM
             runs.append(Run((" " if number else "") + padded(title, width, right=column.align == "right"), tone))
         self.header.show(runs)

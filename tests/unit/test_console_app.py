@@ -327,11 +327,16 @@ async def test_sorting_by_a_column_turns_around_and_goes_back() -> None:
         natural = list(rig.jobs.store.order)
         await rig.keys("F")
         await rig.until(lambda: rig.jobs.store.order[0] == "/cleo/sweep-lr")
-        assert "FAIL▲" in rig.screen_text()
+        assert "FAIL▼" in rig.screen_text(), "the most failures first"
         await rig.keys("F")
         await rig.until(lambda: rig.jobs.store.order[-1] == "/cleo/sweep-lr")
         await rig.keys("F")
         await rig.until(lambda: rig.jobs.store.order == natural)
+        # What is typed is about the values.
+        rig.app.run_command("sort failures asc")
+        await rig.until(lambda: rig.jobs.store.order[-1] == "/cleo/sweep-lr" and "FAIL▲" in rig.screen_text())
+        rig.app.run_command("sort failures desc")
+        await rig.until(lambda: rig.jobs.store.order[0] == "/cleo/sweep-lr" and "FAIL▼" in rig.screen_text())
 
 
 async def test_marks_survive_a_filter_and_hidden_ones_are_counted() -> None:

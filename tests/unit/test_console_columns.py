@@ -28,6 +28,7 @@ from iris_core.live.fitting import fit
 from iris_core.live.user_columns import USERS
 from iris_core.live.worker_columns import WORKERS
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+from iris_core.wire.gen.iris.v1 import watch_rows_pb2
 from providers.fake.clock import FakeClock
 from providers.fake.samples import attempt, job, task
 
@@ -55,6 +56,40 @@ def test_every_column_is_safe_for_people_and_for_machines(specs: dict[str, Colum
             assert spec.sort(row, NOW) == spec.sort(row, NOW)
         if spec.tone is not None:
             spec.tone(row)
+
+
+def filled(message: Any, number: int) -> Any:
+    """The message with that number in every field that has one, twice that where something ended."""
+    for field in message.DESCRIPTOR.fields:
+        if field.is_repeated:
+            continue
+        if field.cpp_type in (field.CPPTYPE_INT32, field.CPPTYPE_INT64, field.CPPTYPE_UINT32, field.CPPTYPE_DOUBLE):
+            setattr(message, field.name, number * (2 if field.name == "finished_at_ms" else 1))
+        elif field.cpp_type == field.CPPTYPE_MESSAGE and field.message_type.fields:
+            filled(getattr(message, field.name), number)
+    return message
+
+
+@pytest.mark.parametrize(
+    "specs, kind",
+    [
+        (JOBS, pb.JobStatus),
+        (TASKS, pb.TaskStatus),
+        (ATTEMPTS, pb.AttemptStatus),
+        (WORKERS, pb.WorkerStatus),
+        (USERS, watch_rows_pb2.UserRow),
+    ],
+)
+def test_a_column_says_whether_its_sort_puts_the_largest_first(specs: dict[str, ColumnSpec[Any]], kind: Any) -> None:
+    small, large = filled(kind(), 3), filled(kind(), 50)
+    looked_at = 0
+    for spec in specs.values():
+        values = [spec.value(small), spec.value(large)]
+        if spec.sort is None or not all(type(value) in (int, float) for value in values) or values[0] == values[1]:
+            continue
+        looked_at += 1
+        assert spec.falls == (spec.sort(large, 100) < spec.sort(small, 100)), spec.id
+    assert looked_at >= 2
 
 
 def test_an_unknown_state_shows_as_its_number() -> None:
