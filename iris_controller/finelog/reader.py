@@ -46,8 +46,15 @@ class Scan:
     """One read of a store. Call `step` until it returns True, then `answer`, once."""
 
     def __init__(
-        self, store: Store, query: Query, *, max_bytes: int = MAX_ANSWER_BYTES, max_seconds: float = MAX_SECONDS
+        self,
+        store: Store,
+        query: Query,
+        *,
+        max_bytes: int = MAX_ANSWER_BYTES,
+        max_seconds: float = MAX_SECONDS,
+        counts: bool = True,
     ) -> None:
+        """`counts` False: nobody wants to know how many lines match beyond those that are given."""
         self._store = store
         self._query = query
         self._max_bytes = max_bytes
@@ -61,7 +68,7 @@ class Scan:
         self._segmented = Segmented(store, view, query, self._low, self._high, max_bytes)
         self._in_bounds = query.bounds_test()
         self._test = query.content_test()
-        self._tests_nothing = self._in_bounds is None and self._test is None
+        self._counts = counts and self._in_bounds is None and self._test is None
         self._parts = PartsSeen(query)
         self._candidates = Candidates(store, view.files, query, self._low, self._high, self._parts)
         self._searched: logs_pb2.LogBatch | None = None
@@ -189,7 +196,7 @@ class Scan:
                 for piece in reversed(list(self._candidates.read(candidate))):
                     self._take_backward(piece)
                     if self._left_out:
-                        if self._tests_nothing:
+                        if self._counts:
                             self._counted += self._ends(candidate, self._edge - 1)
                             yield from self._count_rest(candidates)
                         return
@@ -202,7 +209,7 @@ class Scan:
                     if self._left_out:
                         self._edge = line.seq + 1
                         self._count_window(window, line.seq, window.high)
-                        if self._tests_nothing:
+                        if self._counts:
                             yield from self._count_segments(line.seq)
                         return
                 self._count_window(window, window.low, window.high)

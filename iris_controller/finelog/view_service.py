@@ -127,6 +127,9 @@ class ViewService:
         context = request.context if request.HasField("context") else None
         if context is not None and not 0 <= context <= MAX_CONTEXT:
             raise invalid("context", f"the context is 0 to {MAX_CONTEXT:,} lines, not {context}")
+        if not 0 <= request.last_lines <= PAGE_LINES:
+            what = f"an answer has at most {PAGE_LINES:,} lines, not {request.last_lines}"
+            raise invalid("last_lines", what)
         query = queries.merged(queries.parse(request.query), request.also)
         self._make_room()
         entry = _Entry(
@@ -140,8 +143,13 @@ class ViewService:
             self._forget(view_id)
             raise fault
         self._schedule_sweep()
-        sources = len(query.scope.sources)
-        return logs_pb2.OpenLogViewResponse(view_id=view_id, state=entry.state(), sources=sources).SerializeToString()
+        answer = logs_pb2.OpenLogViewResponse(view_id=view_id, sources=len(query.scope.sources))
+        with entry.in_use() as view:
+            if request.last_lines and view.is_complete:
+                first = max(len(view.numbers) - request.last_lines, 0)
+                answer.lines.extend(await self._page(entry, first, request.last_lines))
+            answer.state.CopyFrom(entry.state())
+        return answer.SerializeToString()
 
     async def read_lines(self, raw: bytes) -> bytes:
         """`ReadLines`. Raises RpcError."""

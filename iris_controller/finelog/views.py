@@ -362,7 +362,7 @@ class View:
 
     def read_store(self, query: Query, max_bytes: int = 8 << 20) -> Generator[None, None, Answer]:
         """One answer of the store."""
-        scan = Scan(self._store, query, max_bytes=max(max_bytes, 1))
+        scan = Scan(self._store, query, max_bytes=max(max_bytes, 1), counts=False)
         while not scan.step(STEP_S):
             yield
         return scan.answer()

@@ -7,7 +7,7 @@ connection raises: ConnectFailed, RpcFailed (`view_gone`: the store has forgotte
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from iris_core.contracts import Denied, IrisError, RpcFailed
 
@@ -30,6 +30,14 @@ TRY_AGAIN_S: Final = 0.5
 T = TypeVar("T", bound="Message")
 
 
+class Opened(NamedTuple):
+    """A view, how far it is, and the lines that came with the answer: ascending, without a hole."""
+
+    view_id: str
+    state: logs_pb2.LogViewState
+    lines: Sequence[logs_pb2.ViewLine]
+
+
 def is_gone(error: IrisError) -> bool:
     """Whether the store has forgotten the view: open it again."""
     return isinstance(error, RpcFailed) and error.code == "view_gone"
@@ -44,16 +52,17 @@ class LogCalls:
         self._heard = heard
 
     async def open(
-        self, query: LogQuery, sources: Sequence[LogSource], *, tail: int = 0
-    ) -> tuple[str, logs_pb2.LogViewState]:
-        """A view, by its id, and how far it is."""
+        self, query: LogQuery, sources: Sequence[LogSource], *, tail: int = 0, last_lines: int = 0
+    ) -> Opened:
+        """A view; with `last_lines` of its lines, if the store can give them at once."""
         from iris_core.wire.gen.iris.v1 import logs_pb2
 
-        answer = await self._call("OpenLogView", query.request(sources, tail=tail), logs_pb2.OpenLogViewResponse)
+        request = query.request(sources, tail=tail, last_lines=last_lines)
+        answer = await self._call("OpenLogView", request, logs_pb2.OpenLogViewResponse)
         if answer.sources < len(sources) > 1:
             await self.close(answer.view_id)
             raise IrisError("the log store of this cluster is too old to merge several logs", hint="open one of them")
-        return answer.view_id, answer.state
+        return Opened(answer.view_id, answer.state, answer.lines)
 
     async def read(
         self, view_id: str, first: int, count: int, *, at_seq: int = 0, at_ms: int = 0
@@ -109,7 +118,7 @@ class LogCalls:
         """The bytes of all lines; `known` is a view that has them. A connection that breaks is taken up again where it broke."""
         from iris_core.wire.gen.iris.v1 import logs_pb2
 
-        view_id = known or (await self.open(query, sources))[0]
+        view_id = known or (await self.open(query, sources)).view_id
         next_line, lines, lost, tries = 0, 0, 0, 0
         try:
             while True:

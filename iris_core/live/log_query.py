@@ -93,8 +93,13 @@ class LogQuery:
             words += ["--", self.regex] if self.regex.startswith("-") else [self.regex]
         return " ".join(words)
 
-    def request(self, sources: Sequence[LogSource], *, tail: int = 0) -> logs_pb2.OpenLogViewRequest:
-        """The request for a view of it; `tail` > 0: of the last so many lines and what comes after them."""
+    def request(
+        self, sources: Sequence[LogSource], *, tail: int = 0, last_lines: int = 0
+    ) -> logs_pb2.OpenLogViewRequest:
+        """The request for a view of it; `tail` > 0: of the last so many lines and what comes after them.
+
+        The last `last_lines` come with the answer.
+        """
         from iris_core.wire.gen.iris.v1 import logs_pb2
 
         first = sources[0]
@@ -115,7 +120,8 @@ class LogQuery:
             logs_pb2.LogViewSource(source=one.key, match_scope=one.scope)  # type: ignore[arg-type]
             for one in sources[1:]
         ]
-        return logs_pb2.OpenLogViewRequest(query=query, context=self.context if self.filters else None, also=also)
+        context = self.context if self.filters else None
+        return logs_pb2.OpenLogViewRequest(query=query, context=context, also=also, last_lines=last_lines)
 
 
 def parse_log_query(text: str, base: LogQuery) -> LogQuery:

@@ -29,11 +29,12 @@ from iris_core.model.text import one_line
 if TYPE_CHECKING:
     from iris_core.contracts import AsyncClient
     from iris_core.live.clock import Clock
+    from iris_core.live.log_calls import Opened
 
 __all__ = ["LogQuery", "LogSource", "LogView"]
 
-TAIL: Final = 1024
-"""Lines of the view that is shown before the whole log is numbered."""
+TAIL: Final = 2 * PAGE
+"""Lines of the view that is shown before the whole log is numbered: more than any screen has, and what comes with its answer."""
 SILENT_S: Final = 12.0
 """A store that follows says something every 5 s; after so long the lines count as stale."""
 SLOW_S: Final = 5.0
@@ -143,18 +144,11 @@ class LogView(LogReading):
     async def _begin(self) -> None:
         """The view that is shown first, or again after it was lost."""
         if self.loaded and not self.following and (anchor := self._anchor()) is not None:
-            view_id, state = await self._calls.open(self.query, self.sources)
-            facts = facts_of(state)
-            facts = await self._searched(view_id, facts)
-            await self._adopt(view_id, facts, self.query, is_whole=True, anchor=anchor)
+            opened = await self._calls.open(self.query, self.sources)
+            facts = await self._searched(opened.view_id, facts_of(opened.state))
+            await self._adopt(opened, facts, self.query, is_whole=True, anchor=anchor)
             return
-        tail = 0 if self.query.filters else TAIL
-        view_id, state = await self._calls.open(self.query, self.sources, tail=tail)
-        facts = facts_of(state)
-        if tail:
-            facts = await self._searched(view_id, facts)
-        is_whole = not tail or facts.lines < tail
-        await self._adopt(view_id, facts, self.query, is_whole=is_whole, anchor=None)
+        await self._load(self.query, 0)
 
     async def _change(self) -> None:
         """What `show` asked for. Its asker learns how it went."""
@@ -181,12 +175,12 @@ class LogView(LogReading):
 
     async def _load(self, query: LogQuery, at_seq: int) -> None:
         tail = 0 if query.filters or at_seq else TAIL
-        view_id, state = await self._calls.open(query, self.sources, tail=tail)
-        facts = facts_of(state)
+        opened = await self._calls.open(query, self.sources, tail=tail, last_lines=0 if at_seq else TAIL)
+        facts = facts_of(opened.state)
         if at_seq or tail:
-            facts = await self._searched(view_id, facts)
+            facts = await self._searched(opened.view_id, facts)
         is_whole = not tail or facts.lines < tail
-        await self._adopt(view_id, facts, query, is_whole=is_whole, anchor=(0, at_seq) if at_seq else None)
+        await self._adopt(opened, facts, query, is_whole=is_whole, anchor=(0, at_seq) if at_seq else None)
 
     async def _searched(self, view_id: str, facts: Facts) -> Facts:
         """Waits until all that is stored was searched."""
@@ -199,19 +193,25 @@ class LogView(LogReading):
         return facts
 
     async def _adopt(
-        self, view_id: str, facts: Facts, query: LogQuery, *, is_whole: bool, anchor: tuple[int, int] | None
+        self, opened: Opened, facts: Facts, query: LogQuery, *, is_whole: bool, anchor: tuple[int, int] | None
     ) -> None:
         """Show this view instead of the one before: at the line with the anchor's seq, which had the anchor's number, or at the end."""
-        pages = Pages()
+        view_id, pages = opened.view_id, Pages()
+        pages.put(opened.lines)
         at = max(facts.lines - 1, 0)
         if anchor is not None and facts.lines:
-            answer = await self._calls.read(view_id, 0, PAGE, at_seq=anchor[1])
-            pages.put(answer.lines)
-            facts, at = facts_of(answer.state), max(answer.at, 0)
-        # What stands beside it on the screen comes along, so that nothing flickers.
+            known = next((found.number for found in opened.lines if found.line.seq == anchor[1]), None)
+            if known is None:
+                answer = await self._calls.read(view_id, 0, PAGE, at_seq=anchor[1])
+                pages.put(answer.lines)
+                facts, known = facts_of(answer.state), max(answer.at, 0)
+            at = known
+        # What stands beside it on the screen comes along, so that nothing flickers; as a rule in one answer.
+        end = (at // PAGE + 2) * PAGE
         for page in (at // PAGE - 1, at // PAGE, at // PAGE + 1):
             while page >= 0 and pages.filled(page) < min(facts.lines - page * PAGE, PAGE):
-                answer = await self._calls.read(view_id, page * PAGE + pages.filled(page), PAGE - pages.filled(page))
+                first = page * PAGE + pages.filled(page)
+                answer = await self._calls.read(view_id, first, end - first)
                 pages.put(answer.lines)
                 if not answer.lines:
                     break
@@ -248,10 +248,13 @@ class LogView(LogReading):
         try:
             while self._view_id == replaced:
                 try:
-                    view_id, state = await self._calls.open(self.query, self.sources)
-                    facts = await self._searched(view_id, facts_of(state))
+                    # Who reads the end has the same lines at the end of all.
+                    last_lines = TAIL if self.following else 0
+                    opened = await self._calls.open(self.query, self.sources, last_lines=last_lines)
+                    view_id = opened.view_id
+                    facts = await self._searched(view_id, facts_of(opened.state))
                     if self._view_id == replaced:
-                        await self._adopt(view_id, facts, self.query, is_whole=True, anchor=self._anchor())
+                        await self._adopt(opened, facts, self.query, is_whole=True, anchor=self._anchor())
                         self._wake.set()
                         view_id = ""
                 except IrisError as error:

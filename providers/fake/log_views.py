@@ -50,7 +50,10 @@ class FakeViews:
             del view.lines[:-most]
             for number, line in enumerate(view.lines):
                 line.number = number
-        return logs.OpenLogViewResponse(view_id=view_id, state=self._state(view), sources=1 + len(request.also))
+        last = view.lines[-request.last_lines :] if request.last_lines else []
+        return logs.OpenLogViewResponse(
+            view_id=view_id, state=self._state(view), sources=1 + len(request.also), lines=last
+        )
 
     def read(self, request: logs.ReadLinesRequest) -> logs.ReadLinesResponse:
         """`ReadLines`."""

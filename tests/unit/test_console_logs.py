@@ -20,6 +20,7 @@ from iris_core.model.errors import ModelError
 from iris_core.wire.gen.iris.v1 import logs_pb2
 from providers.fake.client import FakeClient
 from providers.fake.clock import FakeClock
+from providers.fake.log_views import FakeViews
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -93,6 +94,28 @@ async def test_the_last_lines_are_shown_before_the_whole_log_is_numbered() -> No
     await until(lambda: len(client.called("CloseLogView")) == 2)
 
 
+@pytest.mark.parametrize("knows", [True, False], ids=["now", "an older store"])
+@pytest.mark.asyncio
+async def test_the_last_lines_come_with_the_answer_that_opens_them(
+    knows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opens = FakeViews.open
+
+    def older(views: FakeViews, request: logs_pb2.OpenLogViewRequest) -> logs_pb2.OpenLogViewResponse:
+        asked = logs_pb2.OpenLogViewRequest()
+        asked.CopyFrom(request)
+        asked.ClearField("last_lines")
+        return opens(views, asked)
+
+    if not knows:
+        monkeypatch.setattr(FakeViews, "open", older)
+    async with reading(3000) as (view, client, _):
+        assert texts(view, 2900, 3000) == expected(2900, 3000)
+        # Of the whole log, whose numbers are others, the same lines come in the same way.
+        assert len(client.called("OpenLogView")) == 2
+        assert len(client.called("ReadLines")) == (0 if knows else 3)
+
+
 @pytest.mark.asyncio
 async def test_a_place_stays_the_same_line_when_the_whole_log_is_numbered() -> None:
     clock, client = FakeClock(), FakeClient()
@@ -101,13 +124,13 @@ async def test_a_place_stays_the_same_line_when_the_whole_log_is_numbered() -> N
     task = asyncio.create_task(view.run())
     await until(lambda: view.loaded)
     view.follow(False)
-    view.want(800, 840)
-    shown = texts(view, 800, 840)
+    view.want(300, 340)
+    shown = texts(view, 300, 340)
     await until(lambda: view.is_whole)
     shift = view.take_shift()
     assert shift == 2000 - TAIL
-    assert (view.top, view.following) == (800 + shift, False)
-    assert texts(view, 800 + shift, 840 + shift) == shown == expected(1776, 1816)
+    assert (view.top, view.following) == (300 + shift, False)
+    assert texts(view, 300 + shift, 340 + shift) == shown == expected(1788, 1828)
     task.cancel()
 
 

@@ -297,6 +297,30 @@ def test_the_store_says_how_it_is(tmp_path: Path) -> None:
     assert health.disk_bytes > 0 and health.disk_free_bytes > 0 and health.max_bytes > 0 and health.last_line_at_ms > 0
 
 
+def test_the_last_lines_come_with_the_answer_that_opens_a_view(tmp_path: Path) -> None:
+    async def body(made: Served) -> None:
+        made.put(numbered(700))
+
+        async def opened(last_lines: int, **fields: Any) -> logs_pb2.OpenLogViewResponse:
+            query = logs_pb2.FetchLogsRequest(source="/u/j/0:0", match_scope=EXACT, **fields)
+            request = logs_pb2.OpenLogViewRequest(query=query, last_lines=last_lines)
+            return logs_pb2.OpenLogViewResponse.FromString(
+                await made.service.open_log_view(request.SerializeToString())
+            )
+
+        for fields in ({}, {"tail": True, "max_lines": 512}, {"substring": "7"}):
+            answer = await opened(512, **fields)
+            lines = answer.state.lines
+            page = await made.read(answer.view_id, max(lines - 512, 0), 512)
+            assert answer.lines and list(answer.lines) == list(page.lines)
+            assert answer.lines[-1].number == lines - 1
+            assert not (await opened(0, **fields)).lines
+        with pytest.raises(RpcError, match="at most 20,000 lines, not 20001"):
+            await opened(20_001)
+
+    served(tmp_path, body)
+
+
 def test_a_page_is_read_by_seq_and_a_view_of_several_logs_is_followed(tmp_path: Path) -> None:
     async def body(made: Served) -> None:
         put(made.store, numbered(50), numbered(50, key="/u/k/0:0", producer="k", at_ms=NOW_MS + 100))

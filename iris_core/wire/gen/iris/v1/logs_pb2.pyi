@@ -171,14 +171,16 @@ class FetchLogsResponse(_message.Message):
     def __init__(self, entries: _Optional[_Iterable[_Union[StoredLine, _Mapping]]] = ..., cursor: _Optional[int] = ..., shown: _Optional[int] = ..., matched: _Optional[int] = ..., scanned: _Optional[int] = ..., capped: _Optional[bool] = ..., capped_reason: _Optional[str] = ..., marks: _Optional[_Iterable[_Union[ProducerMark, _Mapping]]] = ..., last_seq: _Optional[int] = ..., from_seq: _Optional[int] = ..., notes: _Optional[_Iterable[str]] = ..., unshipped_since_ms: _Optional[int] = ...) -> None: ...
 
 class OpenLogViewRequest(_message.Message):
-    __slots__ = ("query", "context", "also")
+    __slots__ = ("query", "context", "also", "last_lines")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     ALSO_FIELD_NUMBER: _ClassVar[int]
+    LAST_LINES_FIELD_NUMBER: _ClassVar[int]
     query: FetchLogsRequest
     context: int
     also: _containers.RepeatedCompositeFieldContainer[LogViewSource]
-    def __init__(self, query: _Optional[_Union[FetchLogsRequest, _Mapping]] = ..., context: _Optional[int] = ..., also: _Optional[_Iterable[_Union[LogViewSource, _Mapping]]] = ...) -> None: ...
+    last_lines: int
+    def __init__(self, query: _Optional[_Union[FetchLogsRequest, _Mapping]] = ..., context: _Optional[int] = ..., also: _Optional[_Iterable[_Union[LogViewSource, _Mapping]]] = ..., last_lines: _Optional[int] = ...) -> None: ...
 
 class LogViewSource(_message.Message):
     __slots__ = ("source", "match_scope")
@@ -189,14 +191,16 @@ class LogViewSource(_message.Message):
     def __init__(self, source: _Optional[str] = ..., match_scope: _Optional[_Union[_common_pb2.MatchScope, str]] = ...) -> None: ...
 
 class OpenLogViewResponse(_message.Message):
-    __slots__ = ("view_id", "state", "sources")
+    __slots__ = ("view_id", "state", "sources", "lines")
     VIEW_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     SOURCES_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
     view_id: str
     state: LogViewState
     sources: int
-    def __init__(self, view_id: _Optional[str] = ..., state: _Optional[_Union[LogViewState, _Mapping]] = ..., sources: _Optional[int] = ...) -> None: ...
+    lines: _containers.RepeatedCompositeFieldContainer[ViewLine]
+    def __init__(self, view_id: _Optional[str] = ..., state: _Optional[_Union[LogViewState, _Mapping]] = ..., sources: _Optional[int] = ..., lines: _Optional[_Iterable[_Union[ViewLine, _Mapping]]] = ...) -> None: ...
 
 class LogViewState(_message.Message):
     __slots__ = ("lines", "hits", "scanned", "scanned_to", "last_seq", "complete", "capped", "capped_reason", "notes", "memory_bytes", "expires_in_ms", "unshipped_since_ms")
