@@ -28,6 +28,11 @@ VERDICTS: Final = {
 """By `ExplainVerdict`, of what was submitted."""
 WOULD: Final = {1: "would run now", 2: "would wait until there is room", 3: VERDICTS[3], 5: "would end at once"}
 """Of what was not."""
+NOBODY: Final = {
+    VERDICTS[2]: "waits for a worker: there is none, and no scale group that could make one",
+    WOULD[2]: "would wait for a worker: there is none, and no scale group that could make one",
+}
+"""Where there is nothing in which there could be room."""
 PART: Final = {VERDICTS[1]: "there is room now for a part", WOULD[1]: "a part would run now"}
 """Of what has more waiting tasks than there is room for."""
 
@@ -49,6 +54,8 @@ def verdict_text(found: pb.Explanation) -> str:
     """The verdict in words; an unknown one shows as its number."""
     words = VERDICTS if found.state and not found.what_if else WOULD | {4: VERDICTS[4]}
     text = words.get(found.verdict, str(found.verdict))
+    if not found.workers and not found.scale_groups:
+        text = NOBODY.get(text, text)
     return PART.get(text, text) if 0 < found.room < found.pending else text
 
 

@@ -187,6 +187,20 @@ def test_a_refusal_is_one_line(world: World) -> None:
     assert done.code == 1 and done.out == "" and done.err.count("\n") == 1 and "there is no job /a/b" in done.err
 
 
+def test_where_there_is_nothing_to_run_on_it_says_so(world: World) -> None:
+    found = explanation()
+    found.workers = 0
+    world.client.answer("ExplainJob", pb.ExplainJobResponse(explanation=found))
+    said = "Verdict: waits for a worker: there is none, and no scale group that could make one\n"
+    assert said in world.cli("job", "explain", "/ada/train").out
+    found.what_if.append("cpu=1")
+    world.client.answer("ExplainJob", pb.ExplainJobResponse(explanation=found))
+    assert said.replace("waits", "would wait") in world.cli("job", "explain", "/ada/train").out
+    found.scale_groups.add(name="h100")
+    world.client.answer("ExplainJob", pb.ExplainJobResponse(explanation=found))
+    assert "would wait until there is room" in world.cli("job", "explain", "/ada/train").out
+
+
 def test_a_dry_run_stores_and_submits_nothing(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("print(1)")
