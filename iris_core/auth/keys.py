@@ -1,11 +1,13 @@
 """The signing key on disk: an Ed25519 private key in PEM, readable by its owner alone.
 
 Whoever holds it is every worker and every user, so a file that others can read, that belongs to somebody else or that is reached
-through a symbolic link is refused rather than used. It is created whole or not at all, and never replaced. Must never print a key.
+through a symbolic link is refused rather than used. It is created whole or not at all, and replaced only when
+somebody asks for that, with the one before kept. Must never print a key.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import stat
@@ -133,6 +135,49 @@ def create_key(path: Path) -> SigningKey:
     return key
 
 
+def replace_key(path: Path) -> tuple[SigningKey, Path]:
+    """A new key in the place of the one in `path`, and where the one before is kept: beside it, under its id.
+
+    At every moment there is a whole key in `path`, and the one before is kept before another one stands there. Two that do this at once
+    replace one after the other. Raises FileNotFoundError: there is none; KeyFileError.
+    """
+    try:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise KeyFileError(f"cannot use {path.parent}: {error.strerror}") from error
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        old, key = load_key(path), new_key()
+        kept = path.with_name(f"{path.name}.{old.kid}")
+        _keep(path, kept)
+        scratch = _scratch(path, key.private_pem().encode())
+        try:
+            os.fsync(folder)
+            os.replace(scratch, path)
+        except OSError:
+            os.unlink(scratch)
+            raise
+        os.fsync(folder)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise KeyFileError(f"cannot replace the signing key {path}: {error.strerror}") from error
+    finally:
+        os.close(folder)
+    return key, kept
+
+
+def _keep(path: Path, kept: Path) -> None:
+    try:
+        os.link(path, kept, follow_symlinks=False)
+    except FileExistsError:
+        # Left by a run that did not come further, or by whoever took that name for something else.
+        if kept.is_symlink() or not kept.samefile(path):
+            raise KeyFileError(f"{kept} is there already", hint="move it away, and try again") from None
+
+
 def load_public_key(pem: str) -> Ed25519PublicKey:
     """A public key from its PEM form. Raises KeyFileError."""
     try:
@@ -146,14 +191,8 @@ def load_public_key(pem: str) -> Ed25519PublicKey:
 
 def _create(path: Path, data: bytes) -> None:
     """Writes `data` to a file beside `path` and links it into place; raises FileExistsError if `path` exists."""
-    scratch = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    scratch = _scratch(path, data)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, 0o600)
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
         os.link(scratch, path)
     finally:
         os.unlink(scratch)
@@ -162,3 +201,19 @@ def _create(path: Path, data: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _scratch(path: Path, data: bytes) -> Path:
+    """A file beside `path` that has `data` for good, 0600. Raises OSError, and leaves none then."""
+    scratch = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, 0o600)
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+    except OSError:
+        os.unlink(scratch)
+        raise
+    return scratch

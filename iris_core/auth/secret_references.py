@@ -1,4 +1,4 @@
-"""Secrets that a cluster file refers to, and whether they can be had from here: `env:NAME`, `file:/absolute/path`.
+"""Secrets that a cluster file refers to, and whether they can be had from here: in the environment, in a file, in Google's Secret Manager.
 
 A cluster file never holds a secret, it says where one is; of a list the first that can be had counts. Must never print, log or return
 in an error what a secret is, nor create one that is missing.
@@ -58,8 +58,27 @@ def resolve(reference: str, environment: Mapping[str, str] = os.environ) -> str:
     if reference.startswith(FILE):
         return _read(Path(reference.removeprefix(FILE)))
     if reference.startswith(GCP):
-        raise SecretMissing(f"{reference} is in Google's Secret Manager, which this release cannot ask")
+        return _stored(reference)
     raise SecretMissing("it is no reference to a secret")
+
+
+def _stored(reference: str) -> str:
+    from iris_core.auth.gcp_secrets import SecretManager
+
+    try:
+        manager = SecretManager()
+        try:
+            held = manager.access(reference.removeprefix(GCP)).data
+        finally:
+            manager.close()
+        text = held.decode()
+    except UnicodeDecodeError:
+        raise SecretMissing(f"{reference} is no text") from None
+    except IrisError as error:
+        raise SecretMissing(f"{reference}: {error.message}{f' ({error.hint})' if error.hint else ''}") from None
+    if not text.strip():
+        raise SecretMissing(f"{reference} is empty")
+    return text
 
 
 def _read(path: Path) -> str:

@@ -15,6 +15,8 @@ ENV: Final = "env:"
 FILE: Final = "file:"
 GCP: Final = "gcp-secret://"
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_GCP_SECRET: Final = re.compile(r"projects/[A-Za-z0-9][A-Za-z0-9.:-]{0,99}/secrets/[A-Za-z0-9_-]{1,255}")
+_GCP_VERSION: Final = re.compile(_GCP_SECRET.pattern + r"/versions/[A-Za-z0-9_-]{1,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ def check_reference(text: str) -> str:
     ok = (
         (text.startswith(ENV) and _NAME.fullmatch(text.removeprefix(ENV)) is not None)
         or (text.startswith(FILE) and text.removeprefix(FILE).startswith("/"))
-        or (text.startswith(GCP) and len(text) > len(GCP))
+        or (text.startswith(GCP) and _GCP_VERSION.fullmatch(text.removeprefix(GCP)) is not None)
     )
     if not ok or not text.isprintable():
         raise ModelError(
@@ -43,3 +45,11 @@ def check_reference(text: str) -> str:
             hint="write env:NAME, file:/absolute/path or gcp-secret://projects/P/secrets/S/versions/N",
         )
     return text
+
+
+def check_gcp_secret(text: str) -> str:
+    """The name of a secret of Google's Secret Manager, without a version: `projects/P/secrets/S`. Raises ModelError."""
+    name = text.removeprefix(GCP)
+    if _GCP_SECRET.fullmatch(name) is None:
+        raise ModelError("this is no secret of Google's Secret Manager", hint="write it as projects/P/secrets/S")
+    return name

@@ -18,7 +18,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 ENTRY: Final = "iris_controller.main"
-ROOTS: Final = (ENTRY, "iris_controller.host_command", "providers.objects.file")
+ROOTS: Final = (ENTRY, "iris_controller.host_command", "providers.objects.file", "iris_core.auth.gcp_secrets")
 """With what is loaded late."""
 OURS: Final = ("iris_core", "iris_controller", "providers")
 OLDEST: Final = (3, 11)

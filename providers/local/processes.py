@@ -20,6 +20,7 @@ KEPT_ENVIRONMENT: Final = (
     "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE",
     # Where the object store is, how it is reached, and where the identity for it lies.
     "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "STORAGE_EMULATOR_HOST",
+    "CLOUDSDK_CONFIG", "CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER",
     "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
 )  # fmt: skip
 
