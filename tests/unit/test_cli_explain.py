@@ -196,7 +196,7 @@ def test_where_there_is_nothing_to_run_on_it_says_so(world: World) -> None:
     found.what_if.append("cpu=1")
     world.client.answer("ExplainJob", pb.ExplainJobResponse(explanation=found))
     assert said.replace("waits", "would wait") in world.cli("job", "explain", "/ada/train").out
-    found.scale_groups.add(name="h100")
+    found.scale_groups.add()
     world.client.answer("ExplainJob", pb.ExplainJobResponse(explanation=found))
     assert "would wait until there is room" in world.cli("job", "explain", "/ada/train").out
 
