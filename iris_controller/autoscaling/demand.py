@@ -99,9 +99,16 @@ def demand_in_steps(model: Model, unplaced: Iterable[tuple[str, bool]]) -> Steps
 def reserved(demand: Demand, obtained: Obtained) -> list[Demand]:
     """What work with `--reserve` asks for (control-plane §3.8): machines in a zone where the accelerator has been obtained, and until
     there is one, a single slice of it where the work may run. The slice holds nothing: idle, it goes as any other."""
+    work, probes = probed(demand, obtained)
+    return probes or [work]
+
+
+def probed(demand: Demand, obtained: Obtained) -> tuple[Demand, list[Demand]]:
+    """The work without its markers, kept to the zones of those that are obtained, and a probe for each that is not: while there is a
+    probe, no machine is made for the work itself."""
     markers = demand.required and [c for c in demand.required if c.key.startswith(AVAILABILITY) and c.op is Op.EXISTS]
     if not markers:
-        return [demand]
+        return demand, []
     others = tuple(c for c in demand.required if c not in markers)
     places = tuple(c for c in others if c.key in (REGION, ZONE))
     probes: list[Demand] = []
@@ -109,13 +116,13 @@ def reserved(demand: Demand, obtained: Obtained) -> list[Demand]:
         variant = marker.key.removeprefix(AVAILABILITY)
         zones = obtained.zones(variant)
         if zones:
-            others += (Constraint(ZONE, Op.IN, tuple(zones)),)
+            others += (Constraint(ZONE, Op.IN if len(zones) > 1 else Op.EQ, tuple(zones)),)
         else:
             wanted = Resources(device=Device("tpu" if is_tpu(variant) else "gpu", variant, 1))
-            probes.append(
-                Demand(demand.job_id, 1, wanted, (*device_constraints(wanted), *places), band=demand.band, probe=True)
-            )
-    return probes or [replace(demand, required=others)]
+            # A machine outside every zone is evidence of none: it would be made again and again in vain.
+            required = (*device_constraints(wanted), *places, Constraint(ZONE, Op.EXISTS, ()))
+            probes.append(Demand(demand.job_id, 1, wanted, required, band=demand.band, probe=True))
+    return replace(demand, required=others), probes
 
 
 def claim_of(job: Job, band: PriorityBand) -> Claim:

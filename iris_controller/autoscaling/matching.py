@@ -82,7 +82,8 @@ def gang_problem(demand: Demand, state: GroupState) -> str:
     """Why a slice of the group is no home for the gang; empty when it is one."""
     group = state.group
     if group.num_vms not in (demand.count, demand.size):
-        return f"{group.name} has {group.num_vms} machines in a slice"
+        machines = "1 machine" if group.num_vms == 1 else f"{group.num_vms} machines"
+        return f"{group.name} has {machines} in a slice"
     tpu = group.device is not None and group.device.kind == "tpu"
     if demand.group_by not in state.attributes and not (tpu and demand.group_by in _OF_A_SLICE):
         return f"{group.name} has no attribute {demand.group_by}"
@@ -134,9 +135,13 @@ def _size(size: int) -> str:
     return exact if len(exact) <= _SHORT else format_size(size)
 
 
+def _cores(millicores: int) -> str:
+    return format_cpu(millicores) + (" core" if millicores == 1000 else " cores")
+
+
 def _asked(demand: Demand) -> str:
     asked = demand.resources
-    parts = [format_cpu(asked.cpu_millicores) + " cores"] if asked.cpu_millicores else []
+    parts = [_cores(asked.cpu_millicores)] if asked.cpu_millicores else []
     if asked.memory_bytes:
         parts.append(_size(asked.memory_bytes))
     if asked.device is not None and asked.device.count > 0:
@@ -146,7 +151,7 @@ def _asked(demand: Demand) -> str:
 
 def _has(demand: Demand, state: GroupState) -> str:
     cpu, memory, devices = capacity(demand, state)
-    parts = [f"{format_cpu(cpu)} cores"] if cpu != UNLIMITED else []
+    parts = [_cores(cpu)] if cpu != UNLIMITED else []
     if memory != UNLIMITED:
         parts.append(_size(memory))
     if demand.resources.device is not None:

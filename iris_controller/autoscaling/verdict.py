@@ -21,6 +21,7 @@ from iris_controller.autoscaling.matching import (
     unmet,
 )
 from iris_controller.autoscaling.reservations import SHORT
+from iris_core.model.constraints import ZONE, Constraint, Op
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,16 +44,59 @@ class GroupVerdict:
 
 
 def verdicts(
-    demand: Demand, states: Sequence[GroupState], coming: Mapping[str, Coming] | None = None
+    demand: Demand,
+    states: Sequence[GroupState],
+    coming: Mapping[str, Coming] | None = None,
+    probes: Sequence[Demand] = (),
 ) -> list[GroupVerdict]:
-    """Every group's answer, in the order of the groups. `coming` has the slices on their way by group."""
+    """Every group's answer, in the order of the groups. `coming` has the slices on their way by group. `probes` must have found their
+    accelerators before anything is made for the demand (`demand.probed`): then the groups answer to them."""
     blocking, coming = blocking_tiers(states), coming or {}
-    return [_with(_verdict(demand, state, blocking), coming.get(state.name)) for state in states]
+    if probes:
+        found = [_probed(demand, probes, state, states, blocking) for state in states]
+    else:
+        found = [_verdict(demand, state, blocking) for state in states]
+    return [_with(verdict, coming.get(verdict.group)) for verdict in found]
 
 
-def job_feasibility(demand: Demand, states: Sequence[GroupState]) -> str:
+def job_feasibility(demand: Demand, states: Sequence[GroupState], probes: Sequence[Demand] = ()) -> str:
     """Why no group could ever host the request, however empty the cluster; "" = one could."""
-    return never(demand, states)[1]
+    for asked in (*probes, demand):
+        reason = never(asked, states)[1]
+        if reason:
+            return reason
+    if probes and not any(verdict.can_ever for verdict in verdicts(demand, states, probes=probes)):
+        return f"no zone has a scale group of {_variant(probes[0])} and one for the work"
+    return ""
+
+
+def _probed(
+    demand: Demand,
+    probes: Sequence[Demand],
+    state: GroupState,
+    states: Sequence[GroupState],
+    blocking: dict[str, GroupState],
+) -> GroupVerdict:
+    """What a group says to work that waits until its accelerators have been obtained somewhere: that it could be the one that shows it."""
+    own = [(probe, _verdict(probe, state, blocking)) for probe in probes]
+    probe, verdict = next((pair for pair in own if pair[1].can_ever), own[0])
+    if not verdict.can_ever:
+        return verdict
+    for other in probes:
+        if not any(_verdict(other, s, blocking).can_ever for s in states):
+            return replace(verdict, word=NO_GROUP, reason=f"no scale group has {_variant(other)}", can_ever=False)
+    zone = state.attributes[ZONE]  # A probe asks for a place that has one.
+    there = replace(demand, required=(*demand.required, Constraint(ZONE, Op.EQ, (zone,))))
+    if not any(_verdict(there, s, blocking).can_ever for s in states):
+        return replace(
+            verdict, word=NO_GROUP, reason=f"no scale group in {zone} is for the work itself", can_ever=False
+        )
+    return replace(verdict, reason=f"a slice of it shows whether {_variant(probe)} can be had; {verdict.reason}")
+
+
+def _variant(probe: Demand) -> str:
+    device = probe.resources.device
+    return device.variant if device is not None else ""
 
 
 def _with(verdict: GroupVerdict, coming: Coming | None) -> GroupVerdict:
@@ -68,7 +112,7 @@ def _verdict(demand: Demand, state: GroupState, blocking: dict[str, GroupState])
     name = state.name
     missing = unmet(demand, state)
     if missing:
-        return GroupVerdict(name, NO_GROUP, f"it is not {' '.join(str(c) for c in missing)}", False)
+        return GroupVerdict(name, NO_GROUP, f"it does not meet {' '.join(str(c) for c in missing)}", False)
     problem = gang_problem(demand, state) if demand.gang else ""
     if problem:
         return GroupVerdict(name, NO_GANG, f"{problem}, the gang has {demand.count} tasks", False)

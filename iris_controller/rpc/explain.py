@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from iris_controller.autoscaling.coming import coming
-from iris_controller.autoscaling.demand import demand_for
+from iris_controller.autoscaling.demand import demand_for, probed
 from iris_controller.autoscaling.verdict import job_feasibility, verdicts
 from iris_controller.rpc.auth import within
 from iris_controller.rpc.errors import clean, denied, not_found, precondition
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from iris_controller.autoscaling.coming import Coming
+    from iris_controller.autoscaling.demand import Demand
     from iris_controller.autoscaling.groups import GroupState
     from iris_controller.loop import ControllerLoop
     from iris_controller.rpc.auth import Identity
@@ -235,7 +236,8 @@ class ExplainService:
             under_way = coming(self._model.slices.values(), states)
             made = self._model.coming.get(job.job_id, "") if what_if is None and answer.pending else ""
             answer.revision.CopyFrom(self._revision())
-            found = await asyncio.to_thread(_explained, view, job, tasks, states, under_way)
+            work, probes = probed(demand_for(job, tasks), self._model.obtained)
+            found = await asyncio.to_thread(_explained, view, job, tasks, work, probes, states, under_way)
         answer.verdict = cast("explain_pb2.ExplainVerdict", int(found.verdict))
         answer.cause = f"{found.cause}; {made}" if made else found.cause
         answer.notes.extend(found.notes)
@@ -261,11 +263,16 @@ def _may_see(identity: Identity, name: str) -> bool:
 
 
 def _explained(
-    view: ClusterView, job: Job, tasks: int, states: Sequence[GroupState], under_way: Mapping[str, Coming]
+    view: ClusterView,
+    job: Job,
+    tasks: int,
+    work: Demand,
+    probes: Sequence[Demand],
+    states: Sequence[GroupState],
+    under_way: Mapping[str, Coming],
 ) -> Explanation:
-    demand = demand_for(job, tasks)
-    found = explain(view, job, tasks, verdicts(demand, states, under_way))
-    never = job_feasibility(demand, states) if states and found.verdict is Verdict.NEVER_FITS else ""
+    found = explain(view, job, tasks, verdicts(work, states, under_way, probes))
+    never = job_feasibility(work, states, probes) if states and found.verdict is Verdict.NEVER_FITS else ""
     return replace(found, notes=(*found.notes, f"scale groups: {never}")) if never else found
 
 

@@ -10,7 +10,7 @@ import time
 from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING, Final
 
-from iris_controller.autoscaling.demand import demand_of_spec, reserved
+from iris_controller.autoscaling.demand import demand_of_spec, probed
 from iris_controller.autoscaling.groups import GroupState
 from iris_controller.autoscaling.verdict import job_feasibility
 from iris_core.model.constraints import AVAILABILITY
@@ -51,11 +51,9 @@ class Feasibility:
         return [known[1]] if known[1] else []
 
     def _doubt(self, demand: Demand) -> str:
-        for asked in reserved(demand, self._model.obtained):
-            reason = job_feasibility(asked, self._states)
-            if reason and not self._has_workers(demand):
-                return f"nothing here could run it: {reason}"
-        return ""
+        work, probes = probed(demand, self._model.obtained)
+        reason = job_feasibility(work, self._states, probes)
+        return f"nothing here could run it: {reason}" if reason and not self._has_workers(demand) else ""
 
     def _has_workers(self, demand: Demand) -> bool:
         """Whether the workers that are there, all of them idle, could host one task, or the whole gang."""

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from iris_core.model.constraints import AVAILABILITY, WELL_KNOWN, Constraint, Mode, Op, canonical
+from iris_core.model.constraints import AVAILABILITY, DEVICE_TYPE, WELL_KNOWN, Constraint, Mode, Op, canonical
 from iris_core.model.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -83,5 +83,6 @@ class KnownAttributes:
             return f"no worker has an attribute {key}" + (f"; {near}" if near else "")
         if constraint.op not in (Op.EQ, Op.IN) or any(value in known for value in constraint.values):
             return ""
-        near = did_you_mean(str(constraint.values[0]), sorted(map(str, known)))
+        # Kinds of device are spelt right: "gpu" never meant "tpu".
+        near = "" if key == DEVICE_TYPE else did_you_mean(str(constraint.values[0]), sorted(map(str, known)))
         return f"no worker has {constraint}" + (f"; {near}" if near else "")

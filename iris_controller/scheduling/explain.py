@@ -237,10 +237,10 @@ def _short(funnel: Funnel, step: Step) -> str:
     if step.name == SLOTS:
         return f"no setup slot is free: each of {reached} already sets up {BUILDING_LIMIT} tasks"
     unit = " of memory" if step.name == MEMORY else ""
-    if step.most_total == 0:
+    if step.largest == 0:
         return f"needs {step.wants}{unit}: none of {reached} has any"
-    if step.needed > step.most_total:
-        return f"needs {step.wants}{unit}: the largest of {reached} has {amount(step.name, step.most_total)} in all"
+    if step.needed > step.largest:
+        return f"needs {step.wants}{unit}: the largest of {reached} has {amount(step.name, step.largest)} in all"
     return (
         f"needs {step.wants}{unit} free: the most on one of {reached} is {amount(step.name, step.most_free)} "
         f"of {amount(step.name, step.most_total)}"

@@ -86,7 +86,8 @@ class Step:
     more        workers that would fit in the end if this requirement alone were dropped
     found       what those that fell out here have instead, commonest first, each with how many have it
     most_free   the most that is free on one of the workers that came this far
-    most_total  the most that one of them has in all
+    most_total  what that worker has in all
+    largest     the most that any of those that came this far has in all
     suggestion  what was probably meant, where no worker at all has it
     """
 
@@ -98,6 +99,7 @@ class Step:
     needed: int = 0
     most_free: int = 0
     most_total: int = 0
+    largest: int = 0
     suggestion: str = ""
 
 
@@ -353,6 +355,12 @@ def _step(
     elif requirement.name == HEALTH:
         found = commonest(standing(workers[w]) for w in fell)
     free, total = requirement.free, requirement.total
+    most_free = most_total = largest = 0
+    if free is not None and total is not None and reached:
+        # Of one worker, so that the pair can be read as "so much of so much". Where work waits for what it evicts, both are held
+        # against the worker.
+        most_free, most_total = max((max(0, free[w]), total[w]) for w in reached)
+        largest = max(total[w] for w in reached)
     return Step(
         name=requirement.name,
         wants=requirement.wants,
@@ -360,9 +368,9 @@ def _step(
         more=more,
         found=found,
         needed=requirement.needed,
-        # Where work waits for what it evicts, both are held against the worker.
-        most_free=max(0, max((free[w] for w in reached), default=0)) if free is not None else 0,
-        most_total=max((total[w] for w in reached), default=0) if total is not None else 0,
+        most_free=most_free,
+        most_total=most_total,
+        largest=largest,
         suggestion=suggestion,
     )
 

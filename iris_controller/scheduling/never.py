@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from iris_controller.autoscaling.demand import demand_for
+from iris_controller.autoscaling.demand import demand_for, probed
 from iris_controller.autoscaling.verdict import verdicts
 from iris_controller.scheduling.explain import Verdict, verdict_of
 from iris_controller.scheduling.funnel import Asked, count, judge
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from iris_controller.autoscaling.groups import GroupState
     from iris_controller.scheduling.funnel import FleetView
+    from iris_controller.state.availability import Obtained
     from iris_controller.state.records import Job
 
 MOST_SHAPES: Final = 32
@@ -57,8 +58,11 @@ class Judgements:
         """Judge everything anew."""
         self._known.clear()
 
-    def of(self, candidates: Iterable[Candidate], view: FleetView, states: Sequence[GroupState]) -> NeverFits:
-        """The candidates that no worker and no scale group could take, in their order. May run beside the loop."""
+    def of(
+        self, candidates: Iterable[Candidate], view: FleetView, states: Sequence[GroupState], obtained: Obtained
+    ) -> NeverFits:
+        """The candidates that no worker and no scale group could take, in their order. May run beside the loop, with an `obtained` of
+        its own."""
         tasks = jobs = unjudged = judged = 0
         first: Candidate | None = None
         for candidate in candidates:
@@ -69,7 +73,8 @@ class Judgements:
                     unjudged += candidate.tasks
                     continue
                 judged += 1
-                groups = verdicts(demand_for(candidate.job, candidate.tasks), states)
+                work, probes = probed(demand_for(candidate.job, candidate.tasks), obtained)
+                groups = verdicts(work, states, probes=probes)
                 never = verdict_of(asked, count(judge(view, asked)), groups) is Verdict.NEVER_FITS
                 self._known[asked] = never
             if never:

@@ -28,6 +28,12 @@ class Obtained:
     def __init__(self) -> None:
         self._zones: dict[str, Counter[str]] = {}
 
+    def copy(self) -> Obtained:
+        """The same as of now, for a reader beside the loop."""
+        made = Obtained()
+        made._zones = {zone: counts.copy() for zone, counts in self._zones.items()}
+        return made
+
     def change(self, before: Worker | None, after: Worker | None) -> None:
         """A worker is now `after`."""
         if place(before) == place(after):

@@ -225,6 +225,9 @@ def _running(o: Overlay, job: Job) -> Job | None:
 def _exists(job: Job, running: Job) -> Refused:
     if running is job:
         message = f"job {job.job_id} exists and is {job_label(job.state)}"
+        if job.state in JOB_TERMINAL:
+            hint = "choose another name, or another policy for an existing job: replace or keep takes its place"
+            return Refused("ALREADY_EXISTS", "job_exists", message, job.job_id, hint)
     else:
         message = f"job {job.job_id} exists, and its child {running.job_id} is {job_label(running.state)}"
     hint = "cancel it or choose another name"

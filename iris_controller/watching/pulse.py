@@ -194,7 +194,7 @@ class Fleet:
         scaler = self._scaler()
         states = scaler.states() if scaler is not None else []
         # Whatever the size: it holds each request against all workers.
-        found = await asyncio.to_thread(self._judged.of, candidates, FleetView.of(model), states)
+        found = await asyncio.to_thread(self._judged.of, candidates, FleetView.of(model), states, model.obtained.copy())
         if found.first is not None:
             row.never_fits.CopyFrom(
                 watch_rows_pb2.NeverFits(

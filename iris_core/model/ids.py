@@ -277,7 +277,7 @@ def _check_number(number: int, what: str) -> None:
 
 
 def _reserved() -> ModelError:
-    return ModelError(f"the user {SYSTEM_USER!r} is reserved", field="user", hint="name another owner with --user")
+    return ModelError(f"the user {SYSTEM_USER!r} is reserved", field="user", hint="it owns no jobs: name another user")
 
 
 def _too_long(text: str, what: str) -> ModelError:

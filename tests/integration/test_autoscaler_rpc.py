@@ -213,8 +213,9 @@ async def test_an_operator_makes_and_deletes_a_slice(tmp_path: Path, caplog: pyt
         name = made.slice_id
         with pytest.raises(RpcFailed, match="confirmed with the name of the cluster, machines"):
             await _delete(c, slice_id=name)
-        with pytest.raises(RpcFailed, match="there is no slice"):
-            await _delete(c, slice_id="cpu-nothing", confirm="machines")
+        with pytest.raises(RpcFailed, match="there is no slice") as gone:
+            await _delete(c, slice_id=f"{name[:-1]}x", confirm="machines")
+        assert gone.value.hint == "see: iris cluster vm status", "no other slice is offered for deletion"
         planned = await _delete(c, slice_id=name, dry_run=True)
         assert list(planned.task_ids) == ["/u/a/0"] and list(planned.worker_ids) == list(made.worker_ids)
         with pytest.raises(RpcFailed, match="has changed") as changed:

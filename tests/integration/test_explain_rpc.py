@@ -425,7 +425,7 @@ async def test_each_scale_group_has_its_say(tmp_path: Path) -> None:
         assert large.verdict == NEVER
         found = await pending(r, asked("/u/c", region="eu-wset4"))
         assert [(g.verdict, g.reason) for g in found.scale_groups] == [
-            ("no_matching_group", "it is not region=eu-wset4")
+            ("no_matching_group", "it does not meet region=eu-wset4")
         ]
         assert found.verdict == NEVER
         assert any("eu-west4" in note for note in found.notes), found.notes

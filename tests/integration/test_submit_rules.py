@@ -178,7 +178,7 @@ async def test_a_constraint_that_cannot_be_is_refused(tmp_path: Path, wrong: com
 
 
 async def test_what_nobody_has_is_taken_with_a_warning(tmp_path: Path) -> None:
-    places = {"region": "europe-west4", "zone": "europe-west4-a", "rack": "rack-1"}
+    places = {"region": "europe-west4", "zone": "europe-west4-a", "rack": "rack-1", "device-type": "tpu"}
     eq, exists = common_pb2.CONSTRAINT_OP_EQ, common_pb2.CONSTRAINT_OP_EXISTS
 
     async def doubts(*constraints: common_pb2.Constraint) -> list[str]:
@@ -201,6 +201,7 @@ async def test_what_nobody_has_is_taken_with_a_warning(tmp_path: Path) -> None:
             assert await doubts(constraint("regoin", eq, "x")) == [
                 "no worker has an attribute regoin; did you mean 'region'?"
             ]
+            assert await doubts(constraint("device-type", eq, "gpu")) == ["no worker has device-type=gpu"]
             assert (
                 await doubts(
                     constraint("region", eq, "mars", mode=common_pb2.CONSTRAINT_MODE_PREFERRED),

@@ -62,8 +62,21 @@ def test_a_fleet_without_scale_groups_is_not_judged() -> None:
 
 def test_reserved_work_is_held_against_the_accelerators_group() -> None:
     w = World()
-    known = Feasibility(w.model, [tpu_group(), group()])
-    asks = job_spec(1, constraints=(parse_constraint("availability:v5litepod-16"),))
-    assert known.doubts(asks, 1) == []
+    known = Feasibility(w.model, [tpu_group(zone="a"), group(zone="a"), group("far", zone="b", cpu_millicores=32_000)])
+    asks = (parse_constraint("availability:v5litepod-16"),)
+    assert known.doubts(job_spec(1, constraints=asks), 1) == []
     other = job_spec(1, constraints=(parse_constraint("availability:v4-8"),))
     assert len(known.doubts(other, 1)) == 1
+    assert known.doubts(job_spec(64, constraints=asks), 1) == [
+        "nothing here could run it: asks for 64 cores; a machine of tpu has 4 cores, 16GB; "
+        "a machine of cpu has 4 cores, 16GB; a machine of far has 32 cores, 16GB"
+    ]
+    assert known.doubts(job_spec(32, constraints=asks), 1) == [
+        "nothing here could run it: no zone has a scale group of v5litepod-16 and one for the work"
+    ]
+
+
+def test_an_accelerator_outside_every_zone_makes_no_place_for_reserved_work() -> None:
+    known = Feasibility(World().model, [tpu_group(), group()])
+    asks = job_spec(1, constraints=(parse_constraint("availability:v5litepod-16"),))
+    assert known.doubts(asks, 1) == ["nothing here could run it: no scale group has zone"]

@@ -77,7 +77,7 @@ def test_vm_status_tells_each_group_with_its_slices_and_machines(world: World) -
         "  failures      2 in a row: stock out",
         "  decision      blocked: backing off",
         "    vm-1  ready, not attached at 10.0.0.1:10001",
-        "Last evaluation: not yet, 7 tasks find no room",
+        "Last evaluation: not yet, 7 tasks without room",
     ):
         assert line in text.splitlines(), text
     assert "\x1b" not in text and "by an operator" in text

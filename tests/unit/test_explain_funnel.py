@@ -266,6 +266,10 @@ def cause(*workers: dict[str, Any], tasks: int = 1, **asked: Any) -> str:
         (cause({"cpu": 16}, {"cpu": 4}, cpu=64), "needs 64 cores: the largest of 2 workers has 16 in all"),
         (cause({"cpu": 16}, cpu=12, tasks=2), "needs 12 cores free: the most on one of 1 worker is 4 of 16"),
         (
+            cause({"cpu": 16}, {"cpu": 8}, cpu=10, tasks=2),
+            "needs 10 cores free: the most on one of 2 workers is 8 of 8",
+        ),
+        (
             cause({"cpu": 8, "memory": 8 * GB}, {"memory": 64 * GB}, cpu=8, memory=12 * GB),
             "needs 12GB of memory: the largest of 1 worker with enough cpu has 8GB in all",
         ),

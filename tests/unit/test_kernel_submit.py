@@ -225,6 +225,7 @@ def test_error_refuses_even_a_finished_one() -> None:
         kernel.cancel(o, JOB, "x", "", world.now_ms)
     answer = ask(world, policy=ExistingPolicy.ERROR)
     assert code(answer) == ("ALREADY_EXISTS", "job_exists") and "killed" in answer.message
+    assert "cancel" not in answer.hint, "what is over cannot be cancelled"
 
 
 def test_an_unknown_policy_is_refused() -> None:
