@@ -109,6 +109,7 @@ async def _preflight(session: Session, wanted: Scope, shipping: Shipping, how: o
     from iris_core.live.clock import SystemClock
     from iris_core.model.text import one_line
     from iris_core.procedures import rollout_checks
+    from iris_core.procedures.rollout_cluster import needs
     from iris_core.procedures.source_tree import as_value
 
     def say(text: str, indent: str = "") -> None:
@@ -127,8 +128,8 @@ async def _preflight(session: Session, wanted: Scope, shipping: Shipping, how: o
             if not check["ok"]:
                 say(f"needed because {check['why']}", "     ")
 
-        needs = (*rollout_checks.of_controller(site.target(tree)), *site.checks)
-        found["clusters"].append({"name": site.name, "checks": await rollout_checks.run(needs, report)})
+        checks = await rollout_checks.run(needs(site, tree), report)
+        found["clusters"].append({"name": site.name, "checks": checks})
     say(f"tree {tree.id}, {tree.branch}, {tree.base[:12] or 'no commit'} {tree.subject}")
     for warning in tree.warnings():
         say(f"WARN {warning}")

@@ -26,7 +26,7 @@ from iris_core.procedures.approvals import account
 from iris_core.procedures.engine import Engine
 from iris_core.procedures.progress import Progress
 from iris_core.procedures.replay import unfit
-from iris_core.procedures.rollout import CHECKPOINT_S, NAME, rollout
+from iris_core.procedures.rollout import CHECKPOINT_S, NAME, is_older, rollout
 
 if TYPE_CHECKING:
     from iris_core.cli.session import Session
@@ -209,7 +209,7 @@ class Run:
     def _fleet(self) -> Fleet:
         said = self.arguments
         known = candidates_of(self.session, said)
-        return fleet(
+        made = fleet(
             self.session,
             Scope(rollout_scope.named(known, said["clusters"]), bool(said["named"])),
             Shipping(said["upstream"], bool(said["fetch"]), said["checks_command"]),
@@ -220,6 +220,7 @@ class Run:
             owner=said["owner"],
             checkpoint_timeout_s=float(said["checkpoint_timeout_s"]),
         )
+        return replace(made, older=is_older(self.journal.records))
 
 
 def candidates_of(session: Session, arguments: dict[str, Any]) -> list[rollout_scope.Candidate]:

@@ -193,6 +193,8 @@ def _preflight(target: Target) -> Any:
                 )
             # Nobody holds the lock, and that release does not run: its driver is gone, and it never came so far.
             stale = said
+        elif standing is not None and standing.image != status.release:
+            stale = f"{standing.image[:12]} is {standing.phase}, which is not what runs"
         return {
             "release": status.release,
             "boot_id": status.boot_id,

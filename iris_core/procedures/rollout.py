@@ -33,11 +33,15 @@ from iris_core.procedures.source_tree import SourceTree, as_tree, as_value
 
 if TYPE_CHECKING:
     from iris_core.live.clock import Clock
+    from iris_core.procedures.journal import Record
 
 NAME: Final = "rollout"
 SCOPE: Final = "scope"
 TREE: Final = "tree"
 NEXT: Final = "next"
+NEEDS: Final = "needs"
+"""What is about one cluster has that cluster's name first, and nothing else has a `/`: so no name of a cluster makes two ids one."""
+OLDER: Final = "preflight/"
 TREE_S: Final = 300.0
 CHECKPOINT_S: Final = 300.0
 
@@ -54,6 +58,7 @@ class Fleet:
         clock: Of the watch.
         checks_command: What tests a tree, "" = nothing is configured.
         checkpoint_timeout_s: For each checkpoint of a restart.
+        older: It goes on with a journal of a version that had other ids.
     """
 
     procedure: str
@@ -63,6 +68,17 @@ class Fleet:
     clock: Clock
     checks_command: str = ""
     checkpoint_timeout_s: float = CHECKPOINT_S
+    older: bool = False
+
+    def needs(self, name: str) -> str:
+        """The id of what is looked at of a cluster before anything is asked for."""
+        return f"{OLDER}{name}" if self.older else f"{name}/{NEEDS}"
+
+
+def is_older(records: Sequence[Record]) -> bool:
+    """Whether a version with other ids wrote this journal."""
+    looked = [str(record["event"]) for record in records if record["type"] == "gathering"]
+    return any(name.startswith(OLDER) for name in looked) and not any(name.endswith(f"/{NEEDS}") for name in looked)
 
 
 def rollout(fleet: Fleet) -> Procedure:
@@ -92,7 +108,7 @@ async def _rollout(fleet: Fleet) -> Parts:
     failed: list[str] = []
     for site in fleet.sites:
         seen = yield Evidence(
-            id=f"preflight/{site.name}", title=f"what {site.name} needs", gather=preflight(site, tree), timeout_s=300.0
+            id=fleet.needs(site.name), title=f"what {site.name} needs", gather=preflight(site, tree), timeout_s=300.0
         )
         failed += [f"{site.name}: {check['what']}: {check['detail']}" for check in seen if not check["ok"]]
     if failed:

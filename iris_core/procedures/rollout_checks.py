@@ -78,6 +78,26 @@ def of_controller(target: Target) -> tuple[Check, ...]:
             raise IrisError(f"the deployment of {standing.image[:12]} is {standing.phase}", hint="it has to end first")
         return f"{target.store.url}, {standing.image[:12]} is {standing.phase}"
 
+    def named() -> str:
+        found, runs = record.read(target.store).record, target.host.status().release
+        if found is None:
+            return f"nothing is recorded yet; the restart records that {runs[:12]} was before it"
+        if found.phase is Phase.PENDING and found.image == runs:
+            raise IrisError(
+                f"the deployment of {runs[:12]} is {found.phase}",
+                hint="it commits itself within two minutes of being healthy: try again after that",
+            )
+        if found.phase is Phase.PENDING:
+            return f"the deployment of {found.image[:12]} came to no end, and {runs[:12]} runs: the restart puts that right"
+        if found.phase is not Phase.ROLLBACK_REQUESTED and found.image != runs:
+            raise IrisError(
+                f"the record says {found.phase} of {found.image[:12]}, and {runs[:12] or 'no known release'} runs: "
+                "it was replaced by hand",
+                hint="see which is wanted; cluster controller stop, then start: runs that of the record; "
+                "cluster controller restart: ships the tree that is here, and puts the record right",
+            )
+        return f"{found.image[:12]} is {found.phase}, and runs"
+
     def free() -> str:
         standing = lock.read(target.store)
         if standing.holder is not None and standing.holder.procedure != target.holder.procedure:
@@ -96,6 +116,7 @@ def of_controller(target: Target) -> tuple[Check, ...]:
     return (
         Check("the rollout record can be read", "it says how to go back", state),
         Check("the lock is free", "two rollouts of one cluster would each be right and together wrong", free),
+        Check("the record is of the release that runs", "a rollback would go back to something else", named),
         Check("the controller runs", "one that does not is started, not replaced", serves),
         Check("the controller answers", "it is asked for its checkpoint, and watched", answers),
     )

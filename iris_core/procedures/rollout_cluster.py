@@ -33,13 +33,13 @@ from iris_core.procedures.events import (
 )
 from iris_core.procedures.nested import Inner, Parts
 from iris_core.procedures.restart import GATE, Target, restart
+from iris_core.procedures.rollout_checks import Check
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from iris_core.live.clock import Clock
     from iris_core.procedures.downtime import Downtime
-    from iris_core.procedures.rollout_checks import Check
     from iris_core.procedures.rollout_scope import Candidate
     from iris_core.procedures.rollout_watch import Sample
     from iris_core.procedures.source_tree import SourceTree
@@ -325,10 +325,28 @@ class Cluster:
         return gather
 
 
+def needs(site: Site, tree: SourceTree) -> tuple[Check, ...]:
+    """All that is looked at before a cluster is asked for."""
+    target = site.target(tree)
+
+    def same() -> str:
+        deployed, seen = target.host.status(), site.sample()
+        if seen["boot_id"] != deployed.boot_id:
+            raise IrisError(
+                f"what answers is {seen['tree'][:12] or 'of no release'}, started as {seen['boot_id']}, and not the one that is "
+                f"deployed: {deployed.release[:12]}, started as {deployed.boot_id or 'none'}",
+                hint="end the one that was started by hand; then cluster controller stop, and start",
+            )
+        return f"{seen['tree'][:12] or 'of no release'}"
+
+    answers = Check("what answers is the controller that is deployed", "another one would not be replaced", same)
+    return (*checks.of_controller(target), answers, *site.checks)
+
+
 def preflight(site: Site, tree: SourceTree) -> Callable[[Report], Awaitable[list[dict[str, Any]]]]:
     """Looks at everything that the cluster needs."""
 
     async def gather(report: Report) -> list[dict[str, Any]]:
-        return await checks.run((*checks.of_controller(site.target(tree)), *site.checks), report)
+        return await checks.run(needs(site, tree), report)
 
     return gather

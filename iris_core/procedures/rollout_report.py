@@ -220,12 +220,13 @@ def _tree(progress: Progress) -> Iterator[str]:
 
 
 def _preflight(progress: Progress, names: Sequence[str]) -> Iterator[str]:
+    """Journals of an older version have the cluster's name behind `preflight/`."""
     yield "## Preflight"
     yield ""
     rows = [
         f"| {_clean(name)} | {'pass' if check['ok'] else '**FAIL**'} | {_clean(check['what'])} | {_clean(check['detail'])} |"
         for name in names
-        for check in progress.evidence.get(f"preflight/{name}", ())
+        for check in progress.evidence.get(f"{name}/needs", progress.evidence.get(f"preflight/{name}", ()))
     ]
     if rows:
         yield "| cluster | | what | how it is |"

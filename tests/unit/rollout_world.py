@@ -198,6 +198,7 @@ class RolloutWorld:
         self.lines = 0
         self.named = True
         self.checks_command = ""
+        self.older = False
 
     def __getitem__(self, name: str) -> FakeCluster:
         return self.clusters[name]
@@ -218,6 +219,7 @@ class RolloutWorld:
             freeze=self.freeze,
             clock=self.clock,
             checks_command=self.checks_command,
+            older=self.older,
         )
 
     async def run(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iris_core.contracts import GenerationMismatch, IrisError, ObjectStore
+from iris_core.contracts import GenerationMismatch, ObjectStore
 from iris_core.procedures import lock, record
 from iris_core.procedures.record import NotAllowed, Phase, RecordUnreadable, RolloutRecord, Standing
 from providers.fake.objects import FakeStore

@@ -32,7 +32,7 @@ async def test_it_ships_one_tree_to_all_in_order_and_asks_before_each(tmp_path: 
     assert world.freezes == 1
     for cluster in world.clusters.values():
         assert cluster.shipped and cluster.free and list(cluster.jobs.values()) == [1]
-        assert cluster.looks["sample"] == 1 + WATCHED
+        assert cluster.looks["sample"] == 2 + WATCHED, "before anything is asked, before the restart, and the watch"
 
 
 async def test_the_gates_name_the_tree_and_the_cluster_and_say_what_happens(tmp_path: Path) -> None:
@@ -246,13 +246,18 @@ async def test_a_smoke_job_that_cannot_be_submitted_fails_it_after_the_whole_wat
     world["h1"].refuse_submit = "nobody may submit"
     outcome = await world.run()
     assert "the smoke job could not be submitted: nobody may submit" in outcome.state
-    assert world["h1"].looks["sample"] == 1 + WATCHED
+    assert world["h1"].looks["sample"] == 2 + WATCHED, "before anything is asked, before the restart, and the watch"
 
 
 async def test_a_snapshot_that_cannot_be_had_ends_it_before_the_restart(tmp_path: Path) -> None:
     world = RolloutWorld(tmp_path)
-    world["h1"].refuse_sample = "it hangs"
-    outcome = await world.run()
+
+    class Hangs(Operator):
+        async def ask(self, gate: Gate) -> Answer:
+            world["h1"].refuse_sample = "it hangs"
+            return await super().ask(gate)
+
+    outcome = await world.run(Hangs())
     assert outcome.status is Status.FAILED and outcome.state.startswith("h1 was not changed: it hangs")
     assert world["h1"].untouched and world["h2"].untouched
 
