@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from iris_core.cli.log_lines import Line
 
 PROGRESS_LINES = 5_000
+_HANDED_OVER = ("/dev/std", "/dev/fd/", "/proc/")
+"""Files that somebody opened for this process: they may be regular ones, and are not to be replaced by another."""
 
 
 class Printer:
@@ -50,10 +52,13 @@ class Saver:
         is_there = os.path.lexists(path)
         if os.path.isdir(path):
             raise IrisError(f"cannot write {path}: it is a directory", hint="name a file in it")
-        if is_there and not force and os.path.isfile(path):
+        # A device, a pipe, or what /dev/stdout stands for, is written to as it is.
+        is_as_it_is = os.path.abspath(path).startswith(_HANDED_OVER) or (is_there and not os.path.isfile(path))
+        if is_there and not force and not is_as_it_is:
             raise UsageFailed(f"{path} exists", hint="--force replaces it")
-        # A device or a pipe is written to as it is.
-        self._scratch = path if is_there and not os.path.isfile(path) else f"{path}.part-{os.getpid()}"
+        # Where a link leads to is replaced, never the link.
+        self._target = path if is_as_it_is else os.path.realpath(path)
+        self._scratch = path if is_as_it_is else f"{self._target}.part-{os.getpid()}"
         self.lines = 0
         self.bytes_written = 0
         self.lost_lines = 0
@@ -73,7 +78,7 @@ class Saver:
             self._file.flush()
             if self._scratch != self._path:
                 os.fsync(self._file.fileno())
-                os.replace(self._scratch, self._path)
+                os.replace(self._scratch, self._target)
             self._done = True
         except OSError as error:
             raise self._failed(error) from None

@@ -122,7 +122,8 @@ def parse_options(**values: Any) -> LogOptions:
     until = values.pop("until")
     if until is not None and values["until_ms"]:
         raise UsageFailed("--until and --until-ms exclude each other", hint="give one of them")
-    values["until_ms"] = until if until is not None else values["until_ms"]
+    # The wire has 0 for no bound.
+    values["until_ms"] = max(int(until), 1) if until is not None else values["until_ms"]
     if values["until_ms"] and values["since_ms"] >= values["until_ms"]:
         raise UsageFailed("no time lies between --since and --until", hint="--since is the earlier one")
     if values["regex"]:
@@ -131,6 +132,10 @@ def parse_options(**values: Any) -> LogOptions:
         compile_content_regex(values["without"], field="--without")
     if values["save"] and values["follow"]:
         raise UsageFailed("--save and --follow exclude each other", hint="save when it has ended, or redirect -o jsonl")
+    if values["save"] and values["how"] != "text":
+        raise UsageFailed(
+            "--save and --output exclude each other", hint="--save writes the bytes as they were; redirect -o jsonl"
+        )
     if values["force"] and not values["save"]:
         raise UsageFailed("--force belongs to --save", hint="add --save FILE")
     return LogOptions(**{**values, "level": values["level"] or ""})
@@ -218,6 +223,9 @@ def show(session: Session, target: Any, options: LogOptions, *, children: bool =
             _let_go(reader)
     if isinstance(sink, Saver):
         _say_saved(session, sink, options)
+    if options.follow and not options.tail and options.context is None:
+        # Whatever is behind the first lines is what is followed.
+        account.reasons.clear()
     say_left_out(session, options, account)
     if options.follow:
         try:

@@ -91,6 +91,7 @@ BAD_WORDS = [
     ("--regex train/[loss", "--regex: missing ]: '[loss' at position 6"),
     ("--force", "--force belongs to --save"),
     ("--save x --follow", "--save and --follow exclude each other"),
+    ("--save x -o jsonl", "--save and --output exclude each other"),
     ("--max-lines 99999999999", "is not in the range"),
     ("--max-lines -1", "is not in the range"),
     ("--level loud", "is not one of"),
@@ -219,6 +220,39 @@ def test_a_file_that_is_there_is_not_replaced(world: World, tmp_path: Path) -> N
     assert target.read_text() == "one\ntwo\n"
     folder = world.cli("job", "logs", "/u/j", "--save", str(tmp_path), "--force")
     assert (folder.code, "it is a directory" in folder.err) == (1, True)
+
+
+def test_a_link_is_kept_and_what_it_leads_to_is_replaced(world: World, tmp_path: Path) -> None:
+    fill(world, "one")
+    target, link = tmp_path / "out", tmp_path / "link"
+    target.write_text("mine")
+    link.symlink_to(target)
+    assert world.cli("job", "logs", "/u/j", "--save", str(link)).code == 2
+    assert target.read_text() == "mine"
+    assert world.cli("job", "logs", "/u/j", "--save", str(link), "--force").code == 0
+    assert link.is_symlink() and target.read_text() == "one\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "out"]
+    # What a shell opened for the command is written to: nothing takes its place.
+    with (tmp_path / "opened").open("wb") as opened:
+        assert world.cli("job", "logs", "/u/j", "--save", f"/dev/fd/{opened.fileno()}").code == 0
+    assert (tmp_path / "opened").read_text() == "one\n"
+
+
+def test_a_bound_at_the_beginning_of_time_leaves_out_everything(world: World) -> None:
+    fill(world, "one")
+    for until in ("1970-01-01", "0", "1970-01-01T00:00:00Z"):
+        done = world.cli("job", "logs", "/u/j", "--until", until)
+        assert (done.code, done.out) == (0, ""), until
+
+
+def test_following_from_the_first_lines_leaves_nothing_out_and_says_nothing_of_it(world: World) -> None:
+    fill(world, "one", "two", "three")
+    world.job("/u/j", "succeeded")
+    world.task("/u/j/0", "succeeded")
+    done = world.cli("job", "logs", "/u/j", "--no-tail", "--max-lines", "1", "-f")
+    assert [line.rpartition("| ")[2] for line in done.out.splitlines()] == ["one", "two", "three"]
+    assert "are shown" not in done.err
+    assert "1 of" in world.cli("job", "logs", "/u/j", "--tail", "--max-lines", "1", "-f").err
 
 
 def test_saving_takes_everything_unless_told_how_many(world: World, tmp_path: Path) -> None:
