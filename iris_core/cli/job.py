@@ -168,7 +168,7 @@ def cancel(
             session.diagnostics.note(f"no unfinished job begins with {prefix.strip()}")
             return 0
     else:
-        targets = [JobId.parse(text) for text in gather_ids(ids, from_stdin)]
+        targets = [JobId.parse(text) for text in gather_ids(ids, from_stdin, session.diagnostics.note)]
     if dry_run:
         return _preview(session, targets)
 

@@ -35,7 +35,7 @@ def _command(noun: str, verb: str, help_text: str) -> click.Command:
         from iris_core.model.ids import AttemptId, TaskId
 
         kind: Any = TaskId if noun == "task" else AttemptId
-        targets = [str(kind.parse(text)) for text in gather_ids(ids, from_stdin)]
+        targets = [str(kind.parse(text)) for text in gather_ids(ids, from_stdin, session.diagnostics.note)]
         return _kick(session, targets, verb, dry_run, reason)
 
     return command

@@ -11,6 +11,7 @@ import click
 
 from iris_core.cli.output import FORMATS
 from iris_core.contracts import UsageFailed
+from iris_core.model.errors import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -85,11 +86,13 @@ def stdin_option(function: F) -> F:
     )(function)
 
 
-def gather_ids(ids: Sequence[str], from_stdin: bool) -> list[str]:
-    """The ids given as arguments, then those of standard input: the first CSV field of each line that starts with `/`.
+def gather_ids(ids: Sequence[str], from_stdin: bool, note: Callable[[str], None]) -> list[str]:
+    """The ids given as arguments, then those of standard input: the first CSV field of each line that starts with `/`. `note` is told
+    of the other lines, but for a first one, which is a heading.
 
     Raises UsageFailed: there are none at all, or standard input is not text.
     """
+    rows: list[list[str]] = []
     found = [text for text in ids if text != "-"]
     if from_stdin or "-" in ids:
         if sys.stdin is None:
@@ -101,10 +104,19 @@ def gather_ids(ids: Sequence[str], from_stdin: bool) -> list[str]:
         except (OSError, AttributeError, ValueError) as error:
             raise UsageFailed(f"standard input cannot be read: {error}") from None
         try:
-            rows = list(csv.reader(io.StringIO(text.replace("\0", ""))))
+            rows = [row for row in csv.reader(io.StringIO(text.replace("\0", ""))) if any(map(str.strip, row))]
         except csv.Error as error:
             raise UsageFailed(f"standard input is not CSV: {error}") from None
-        found.extend(row[0].strip() for row in rows if row and row[0].strip().startswith("/"))
+        firsts = [row[0].strip() for row in rows]
+        found.extend(first for first in firsts if first.startswith("/"))
+        others = [first for first in firsts[1:] if not first.startswith("/")]
+        if others:
+            lines = "1 line" if len(others) == 1 else f"{len(others)} lines"
+            note(
+                f"{lines} of standard input left out, the first field of which is no id: the first is {shown(others[0])}"
+            )
+    if not found and len(rows) > 1:
+        raise UsageFailed("no line of standard input begins with an id", hint="select the id as the first column")
     if not found:
         raise UsageFailed("no ids were given", hint="name them, or pipe them in with --stdin")
     return found

@@ -54,6 +54,19 @@ def test_ids_come_from_a_query_with_header_and_further_columns(world: World, how
     assert (done.code, done.out) == (0, "preempted /ada/j/0\npreempted /ada/j/1\n")
 
 
+def test_a_line_without_an_id_is_left_out_and_said(world: World) -> None:
+    """An id that lost its slash on the way is not silently spared."""
+    done = world.cli("task", "preempt", "-", stdin=b"task_id\n/ada/j/0\n\nada/j/1\nw-3,/ada/j/1\n")
+    assert (done.code, done.out) == (0, "preempted /ada/j/0\n")
+    assert "2 lines of standard input left out, the first field of which is no id: the first is 'ada/j/1'" in done.err
+    wrong = world.cli("task", "preempt", "-", stdin=b"worker,task_id\nw-1,/ada/j/0\n")
+    assert (
+        wrong.code == 2
+        and "no line of standard input begins with an id; select the id as the first column" in wrong.err
+    )
+    assert len(world.client.called("KickTasks")) == 1
+
+
 def test_a_dry_run_prints_the_ids_and_changes_nothing(world: World) -> None:
     done = world.cli("task", "fail", "/ada/j/0", "/ada/j/2", "--dry-run")
     assert (done.code, done.out) == (0, "/ada/j/0\n")
