@@ -261,6 +261,26 @@ def test_without_its_packages_it_says_what_to_install(google: Manager, monkeypat
         resolve(f"gcp-secret://{NAME}/versions/1")
 
 
+@pytest.mark.parametrize("fault", [broken, says(503, "UNAVAILABLE", "Away.")])
+def test_whatever_request_fails_no_key_and_no_right_is_taken_away(google: Manager, fault: Any) -> None:
+    first = new_key()
+    for fails_at in range(10):
+        kept = {"role": "roles/owner", "members": ["user:a@x"]}
+        google.secrets[NAME] = Secret([Version(first.private_pem().encode())], [kept])
+        google.asked.clear()
+        google.before = lambda verb, at=fails_at: google.faults.append(fault) if len(google.asked) == at else None  # type: ignore[misc]
+        if fails_at == 0:
+            google.faults.append(fault)
+        done = init_keys("--gcp-secret", NAME, "--rotate", "--accessor", MEMBER)
+        versions = google.secrets[NAME].versions
+        assert versions[0] == Version(first.private_pem().encode()) and len(versions) <= 2
+        assert kept in google.secrets[NAME].bindings
+        if done.code == 0:
+            break
+        assert done.code == 1 and "Error:" in done.err and "Traceback" not in done.err
+    assert fails_at == 4, "latest, addVersion, getIamPolicy, setIamPolicy"
+
+
 def test_nothing_that_is_kept_is_in_a_repr(google: Manager) -> None:
     google.secrets[NAME] = Secret([Version(b"a secret of ours")])
     manager = SecretManager()
