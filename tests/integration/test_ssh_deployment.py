@@ -24,7 +24,7 @@ from providers.hosts.remote import Remote
 from providers.hosts.ssh import Ssh
 from providers.hosts.tunnel import open_tunnel
 from tests.conftest import REQUIRE_SERVICES
-from tests.integration.deployed import KILLS, Deployed
+from tests.integration.deployed import KILLS, Deployed, until
 from tests.integration.served import launch, lines, task, wait_jobs
 from tests.integration.ssh_hosts import REMOTE, STATE, SshdHost, missing, ssh_hosts
 
@@ -102,8 +102,8 @@ def test_live_work_rides_through_restarts_whose_drivers_were_killed(deployed: On
     first = deployed.standing
     assert (first.phase, first.previous_image) == (Phase.COMMITTED, "")
     assert not Path(STATE).exists(), "nothing of it is on the driver's disk"
-    until = f"{STATE}/enough"
-    script = f'i=0; while [ ! -e {until} ]; do echo "line $i"; i=$((i+1)); sleep 0.02; done'
+    enough = f"{STATE}/enough"
+    script = f'i=0; while [ ! -e {enough} ]; do echo "line $i"; i=$((i+1)); sleep 0.02; done'
     with deployed.client() as client:
         job = launch(client, "/u/rides", ["sh", "-c", script]).job_id
     changed = deployed.repo / "iris_controller" / "audit.py"
@@ -122,7 +122,7 @@ def test_live_work_rides_through_restarts_whose_drivers_were_killed(deployed: On
         assert shipped.endswith(f"# approved before {kill}\n"), "what was edited during the build is not in it"
         before = standing
 
-    deployed.host.run("touch", until)
+    deployed.host.run("touch", enough)
     with deployed.client() as client:
         ask = controller_pb2.GetClusterStatusRequest()
         said = client.call("ControllerService/GetClusterStatus", ask, controller_pb2.GetClusterStatusResponse)
@@ -137,6 +137,32 @@ def test_live_work_rides_through_restarts_whose_drivers_were_killed(deployed: On
     assert listed.returncode == 0, listed.stderr
     newest = listed.stdout.splitlines()[0]
     assert newest == before.rollback_checkpoint.replace("file://", f"ssh://root@{deployed.host.address}")
+
+
+@pytest.mark.timeout(300)
+def test_workers_of_a_host_move_on_to_the_release_of_their_controller(deployed: OnHost) -> None:
+    def releases() -> tuple[str, set[str]]:
+        with deployed.client() as client:
+            ask, listing = controller_pb2.GetClusterStatusRequest(), controller_pb2.ListWorkersRequest()
+            said = client.call("ControllerService/GetClusterStatus", ask, controller_pb2.GetClusterStatusResponse)
+            rows = client.call("ControllerService/ListWorkers", listing, controller_pb2.ListWorkersResponse)
+        return said.release, {row.release for row in rows.workers if row.attached}
+
+    until(lambda: bool(releases()[1]), "the worker is not attached")
+    if releases()[0] in releases()[1]:  # nothing was shipped before this test
+        changed = deployed.repo / "iris_controller" / "audit.py"
+        changed.write_text(changed.read_text() + "# approved for the workers\n")
+        shipped = deployed.command("restart", "--confirm", "served")
+        assert shipped.returncode == 0, shipped.stderr
+        until(lambda: bool(releases()[1]), "the worker never came back to the new controller")
+    now, before = releases()
+    assert before and now not in before
+    done = deployed.command("worker-restart", "--confirm", "served", "--observation-window", "1")
+    assert done.returncode == 0, done.stderr
+    assert f"1 worker of served restarted onto release {now}" in done.stdout
+    assert releases() == (now, {now})
+    again = deployed.command("worker-restart", "--confirm", "served", "--skip-current-hash")
+    assert again.returncode == 0 and "there is no worker of served to restart" in again.stdout
 
 
 @pytest.mark.timeout(300)
