@@ -49,9 +49,17 @@ def failed(attempts: Sequence[pb.AttemptStatus]) -> pb.AttemptStatus | None:
 
 
 def culprit(job: pb.JobStatus, tasks: Sequence[pb.TaskStatus]) -> pb.TaskStatus | None:
-    """The failed task whose error its job has, else the first that failed; None if none did."""
+    """The failed task whose error its job has, else the first that failed by itself; None if none did.
+
+    A gang mate that was stopped has failed, too, and its log says nothing of why.
+    """
     failures = [task for task in tasks if int(task.state) in _FAILED]
-    return next((task for task in failures if task.error == job.error), failures[0] if failures else None)
+    for task in failures:
+        # The job of several tasks says which one it was.
+        index = task.task_id.rpartition("/")[2]
+        if job.error in (task.error, f"task {index}: {task.error}"):
+            return task
+    return min(failures, key=lambda task: int(task.state) == TaskState.COSCHED_FAILED, default=None)
 
 
 def of_attempt(session: Session, task: pb.TaskStatus, attempt: pb.AttemptStatus) -> RootCause | None:

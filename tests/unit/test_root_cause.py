@@ -9,6 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iris_core.analysis.root_cause import highlights, is_fault, is_noise
+from iris_core.cli.root_cause import culprit
+from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+from iris_core.wire.gen.iris.v1.common_pb2 import TASK_STATE_COSCHED_FAILED, TASK_STATE_FAILED, TASK_STATE_SUCCEEDED
 
 FAULTS = (
     "Traceback (most recent call last):",
@@ -101,3 +104,17 @@ def test_what_is_shown_comes_from_the_log_in_its_order_and_says_no_more(lines: l
     faults = [line for line in lines if "\r" not in line and is_fault(line) and not is_noise(line)]
     if faults and most:
         assert shown and all(is_fault(line) for line in shown), "a fault is never crowded out by ordinary lines"
+
+
+def test_the_culprit_is_the_task_that_the_job_names_and_no_mate_that_was_stopped() -> None:
+    mate = pb.TaskStatus(
+        task_id="/u/j/0", state=TASK_STATE_COSCHED_FAILED, error="gang mate task 2 failed: exit code 9"
+    )
+    other = pb.TaskStatus(task_id="/u/j/1", state=TASK_STATE_FAILED, error="exit code 1")
+    first = pb.TaskStatus(task_id="/u/j/2", state=TASK_STATE_FAILED, error="exit code 9")
+    done = pb.TaskStatus(task_id="/u/j/3", state=TASK_STATE_SUCCEEDED)
+    tasks = [mate, other, first, done]
+    assert culprit(pb.JobStatus(error="task 2: exit code 9"), tasks) is first
+    assert culprit(pb.JobStatus(error="cancelled"), tasks) is other, "nothing is said: one that failed by itself"
+    assert culprit(pb.JobStatus(error="exit code 1"), [other]) is other
+    assert culprit(pb.JobStatus(), [done]) is None and culprit(pb.JobStatus(), [mate]) is mate
