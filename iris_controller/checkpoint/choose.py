@@ -145,15 +145,16 @@ def _roll_back(state: StateDir, remote: ObjectStore, standing: rollout.Standing,
     try:
         if not named:
             found = _local(state, remote, now_ms)
-        elif restore.mark_of(state.path) == _mark(record):
+        elif restore.mark_of(state.path) == rollout.mark_of(record):
             # Killed before the record said so: nothing was served from it.
             found = f"rollback, checkpoint {named} was restored before"
         else:
-            found = f"rollback, {_take(state, restore.find(named), f'db.aside.{now_ms}', _mark(record))}"
+            found = f"rollback, {_take(state, restore.find(named), f'db.aside.{now_ms}', rollout.mark_of(record))}"
     except IrisError as error:
         raise NoState(
             f"the rollback to {named or 'the release before'} cannot be done: {error.message}",
-            hint=f"the request stands in {remote.url}/{rollout.RECORD}; bring the checkpoint back, or deploy anew",
+            hint=f"the request stands in {remote.url}/{rollout.RECORD}; bring the checkpoint back, or decide without it: "
+            f"{rollout.WITHDRAW}",
         ) from error
     try:
         # Not served before it is consumed: a second start would throw away what was done since the first.
@@ -164,11 +165,6 @@ def _roll_back(state: StateDir, remote: ObjectStore, standing: rollout.Standing,
             hint="start the controller again once the store takes writes",
         ) from error
     return found
-
-
-def _mark(record: rollout.RolloutRecord) -> str:
-    """Names one request for a rollback; another one to the same checkpoint is not the same."""
-    return f"{record.rollback_checkpoint} {record.updated_at_ms}"
 
 
 def _local(state: StateDir, remote: ObjectStore, now_ms: int) -> str:

@@ -38,6 +38,9 @@ COMMANDS = {
     "worker-restart": Lazy(
         "iris_core.cli.worker_restart:worker_restart", "Restart the workers onto the release that the controller runs."
     ),
+    "withdraw-rollback": Lazy(
+        "iris_core.cli.controller_withdraw:withdraw_rollback", "Take back a rollback whose checkpoint is lost."
+    ),
     "break-lock": Lazy(
         "iris_core.cli.controller_lock:break_lock", "Free the lock that a dead restart or rollout left."
     ),

@@ -75,6 +75,8 @@ def begin(session: Session, found: Deployment, timeout_s: float) -> str:
             error.hint = f"mend it, then: cluster controller start{f'. {error.hint}' if error.hint else ''}"
         elif _phase(store) == "pending":
             error.hint = "mend what keeps it from coming up, or go back: cluster controller restart --rollback"
+        elif _phase(store) == "rollback_requested":
+            error.hint = "mend what keeps it from coming up, or decide without its checkpoint: cluster controller withdraw-rollback"
         raise
     if first:
         _record_first(store, release)

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 RECORD: Final = "rollout-record.json"
 WHOLE: Final = "checkpoint_is_last"
-_OURS: Final = ("phase", "image", "previous_image", "rollback_checkpoint", "updated_at_ms", WHOLE)
+REPLACES: Final = "rolled_back_from"
+WITHDRAW: Final = "cluster controller withdraw-rollback"
+"""What leads out of a rollback that is asked for and whose checkpoint is lost."""
+_OURS: Final = ("phase", "image", "previous_image", "rollback_checkpoint", "updated_at_ms", WHOLE, REPLACES)
 
 
 class Phase(StrEnum):
@@ -50,6 +53,7 @@ class RolloutRecord:
         rollback_checkpoint: The checkpoint it goes back with, "" = it keeps the database.
         updated_at_ms: Epoch ms.
         others: Keys of other versions.
+        replaces: Only while a rollback is asked for: the release that it takes the place of, "" = an older version asked for it.
         whole: Only while pending: the release before wrote that checkpoint when it ended, so that it holds all that was ever acknowledged.
     """
 
@@ -60,6 +64,7 @@ class RolloutRecord:
     updated_at_ms: int = 0
     others: dict[str, Any] = field(default_factory=dict)
     whole: bool = False
+    replaces: str = ""
 
     def to_json(self) -> bytes:
         """As it is stored."""
@@ -71,6 +76,7 @@ class RolloutRecord:
             "rollback_checkpoint": self.rollback_checkpoint or None,
             "updated_at_ms": self.updated_at_ms,
             **({WHOLE: True} if self.whole else {}),
+            **({REPLACES: self.replaces} if self.replaces else {}),
         }
         return json.dumps(values, indent=1).encode() + b"\n"
 
@@ -95,6 +101,7 @@ def parse(raw: bytes) -> RolloutRecord:
             int(values.get("updated_at_ms") or 0),
             {key: value for key, value in values.items() if key not in _OURS},
             values.get(WHOLE) is True,
+            _text(values.get(REPLACES) or ""),
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise RecordUnreadable(
@@ -172,16 +179,49 @@ def rollback_requested(standing: Standing, now_ms: int) -> RolloutRecord:
     if before.phase is Phase.ROLLBACK_REQUESTED:
         raise NotAllowed("a rollback is asked for already")
     return RolloutRecord(
-        Phase.ROLLBACK_REQUESTED, before.previous_image, "", before.rollback_checkpoint, now_ms, dict(before.others)
+        Phase.ROLLBACK_REQUESTED,
+        before.previous_image,
+        "",
+        before.rollback_checkpoint,
+        now_ms,
+        dict(before.others),
+        replaces=before.image,
     )
 
 
 def rolled_back(standing: Standing, now_ms: int) -> RolloutRecord:
     """The rollback has happened and must not happen again. Raises NotAllowed if none is asked for."""
+    before = _requested(standing)
+    return replace(
+        before, phase=Phase.ROLLED_BACK, previous_image="", rollback_checkpoint="", updated_at_ms=now_ms, replaces=""
+    )
+
+
+def withdrawn(standing: Standing, image: str, now_ms: int) -> RolloutRecord:
+    """The rollback is taken back, and this release goes on; the one before can be gone back to without a checkpoint alone.
+
+    Raises NotAllowed if none is asked for.
+    """
+    before = _requested(standing)
+    previous = before.image if before.image != image else ""
+    return RolloutRecord(Phase.COMMITTED, image, previous, "", now_ms, dict(before.others))
+
+
+def without_checkpoint(standing: Standing, now_ms: int) -> RolloutRecord:
+    """The rollback that is asked for keeps the database. Raises NotAllowed if none is asked for."""
+    return replace(_requested(standing), rollback_checkpoint="", updated_at_ms=now_ms)
+
+
+def _requested(standing: Standing) -> RolloutRecord:
     before = standing.record
     if before is None or before.phase is not Phase.ROLLBACK_REQUESTED:
         raise NotAllowed(f"no rollback is asked for: {_words(before)}")
-    return replace(before, phase=Phase.ROLLED_BACK, previous_image="", rollback_checkpoint="", updated_at_ms=now_ms)
+    return before
+
+
+def mark_of(record: RolloutRecord) -> str:
+    """Names one request for a rollback, in the state that was put in place for it; another one to the same checkpoint is not the same."""
+    return f"{record.rollback_checkpoint} {record.updated_at_ms}"
 
 
 def _words(record: RolloutRecord | None) -> str:

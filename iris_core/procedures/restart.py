@@ -185,7 +185,7 @@ def _preflight(target: Target) -> Any:
             if standing.phase is Phase.ROLLBACK_REQUESTED:
                 raise IrisError(
                     f"{said}, and {status.release[:12]} runs",
-                    hint="cluster controller stop, then start: that goes on with it",
+                    hint=f"cluster controller stop, then start: that goes on with it; without its checkpoint: {record.WITHDRAW}",
                 )
             if standing.image == status.release:
                 raise IrisError(

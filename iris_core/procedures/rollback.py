@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from iris_core.procedures.target import Saved, Target
 
 GATE: Final = "rollback"
-GO_ON: Final = "cluster controller stop, then start: that goes on with it"
+GO_ON: Final = f"cluster controller stop, then start: that goes on with it; without its checkpoint: {record.WITHDRAW}"
 
 
 def rollback(target: Target) -> Procedure:

@@ -75,7 +75,11 @@ def of_controller(target: Target) -> tuple[Check, ...]:
         if standing is None:
             return f"{target.store.url}, no deployment is recorded"
         if standing.phase is Phase.ROLLBACK_REQUESTED:
-            raise IrisError(f"the deployment of {standing.image[:12]} is {standing.phase}", hint="it has to end first")
+            raise IrisError(
+                f"the deployment of {standing.image[:12]} is {standing.phase}",
+                hint="it has to end first: cluster controller stop, then start, goes on with it; without its checkpoint: "
+                f"{record.WITHDRAW}",
+            )
         return f"{target.store.url}, {standing.image[:12]} is {standing.phase}"
 
     def named() -> str:

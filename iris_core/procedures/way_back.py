@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from iris_core.procedures.events import Cancelled, Outcome, Status, StepFailed
 from iris_core.procedures.nested import Inner
-from iris_core.procedures.record import Phase
+from iris_core.procedures.record import WITHDRAW, Phase
 
 if TYPE_CHECKING:
     from iris_core.procedures.moves import Moves
@@ -105,7 +105,7 @@ async def _never_ran(target: Target, moves: Moves, so: So, failure: StepFailed |
     except StepFailed as error:
         so.status = Status.FAILED
         so.state = f"{failure.message}; and {old[:12]} did not come up again either: {error.message}"
-        so.next = "look at the log, then: cluster controller stop, cluster controller start"
+        so.next = f"look at the log, then: cluster controller stop, cluster controller start; without its checkpoint: {WITHDRAW}"
 
 
 async def _from_probation(
@@ -175,7 +175,7 @@ async def _stuck(
         so.next = "cluster controller stop, then start: that goes on with the rollback"
     else:
         so.state = f"{failure.message}; and {old[:12]} did not come up again either: {error.message}"
-        so.next = "look at the log, then: cluster controller stop, cluster controller start"
+        so.next = f"look at the log, then: cluster controller stop, cluster controller start; without its checkpoint: {WITHDRAW}"
 
 
 async def _halt(moves: Moves, so: So, new: str) -> Parts:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from iris_core.contracts import IrisError
-from iris_core.procedures import lock
+from iris_core.procedures import lock, record
 from iris_core.procedures.record import Phase
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
 from providers.objects import open_store
@@ -250,3 +250,29 @@ def test_the_driver_killed_at_every_step_and_then_a_rollback_that_says_what_it_d
         enough.touch()
         assert wait_jobs(client, [rides]) == {rides: common_pb2.JOB_STATE_SUCCEEDED}
         assert len(task(client, f"{rides}/0").attempts) == 1, "what ran before the checkpoint ran on through all of it"
+
+
+@pytest.mark.timeout(300)
+def test_a_rollback_whose_checkpoint_is_lost_names_its_way_out_and_no_work_is_lost(deployed: Deployed) -> None:
+    enough = deployed.folder / "enough-stuck"
+    with deployed.client() as client:
+        rides = launch(client, "/u/stuck", ["sh", "-c", f"while [ ! -e {enough} ]; do sleep 0.02; done"]).job_id
+        until(lambda: task(client, f"{rides}/0").task.state == common_pb2.TASK_STATE_RUNNING, "it never ran")
+    store, runs = open_store(deployed.remote), deployed.standing.image
+    lost = f"{deployed.remote}/controller-state/77"
+    request = record.RolloutRecord(Phase.ROLLBACK_REQUESTED, runs, "", lost, 5, replaces=runs)
+    record.write(store, request, record.read(store))
+    assert deployed.command("stop", "--confirm", "served").returncode == 0
+    started = deployed.command("start")
+    assert started.returncode == 1 and "cannot be done" in started.stderr
+    assert started.stderr.count("cluster controller withdraw-rollback") >= 1, started.stderr
+    shown = deployed.command("withdraw-rollback", "--dry-run")
+    assert shown.returncode == 0 and "no job is lost" in shown.stderr and deployed.standing == request
+    done = deployed.command("withdraw-rollback", "--confirm", "served")
+    assert done.returncode == 0, done.stderr
+    assert (deployed.standing.phase, deployed.standing.image) == (Phase.COMMITTED, runs) and serves(deployed, but=0)
+    assert lock.read(store).holder is None
+    enough.touch()
+    with deployed.client() as client:
+        assert wait_jobs(client, [rides]) == {rides: common_pb2.JOB_STATE_SUCCEEDED}
+        assert len(task(client, f"{rides}/0").attempts) == 1

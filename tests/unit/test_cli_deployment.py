@@ -370,6 +370,37 @@ def test_a_store_that_does_not_answer_keeps_nobody_from_ending_a_controller(
     assert done.code == 0 and "whether a procedure changes lab is not known" in done.err and host.effects == ["stop"]
 
 
+def test_a_rollback_without_its_checkpoint_is_taken_back_by_its_own_command(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = FakeHost("r1")
+    host.running = False
+    found = Started(load_config(lab.file), lab.file, host, Releases(lab.folder), lab.folder)
+    monkeypatch.setattr("iris_core.cli.deployment.deployment", lambda session: found)
+    monkeypatch.setattr(Started, "known", lambda found: ["r1", "r21", "r22"])
+    command = "withdraw-rollback"
+    done = lab.controller(command, "--confirm", "lab")
+    assert done.code == 1 and "no rollback of lab is asked for: there is no record" in done.out
+    request = RolloutRecord(Phase.ROLLBACK_REQUESTED, "r1", "", f"file://{lab.folder}/remote/controller-state/7", 5)
+    record.write(lab.store, request, record.read(lab.store))
+    done = lab.controller(command, "--confirm", "lab")
+    assert done.code == 1 and "which release was to be rolled back to r1 is not known" in done.out
+    for word, said in (("r2", "several releases begin so"), ("r3", "no release begins so")):
+        done = lab.controller(command, "--to", word, "--confirm", "lab")
+        assert done.code == 2 and said in done.err and "there are: r1, r21, r22" in done.err
+    assert lab.controller(command, "--to", "r21", "--keep-database").code == 2
+    done = lab.controller(command, "--to", "r21")
+    assert done.code == 2 and "taking the rollback of lab back" in done.err and "--confirm lab" in done.err
+    dry = lab.controller(command, "--to", "r21", "--dry-run")
+    assert dry.code == 0 and "what is lost is the way back to that checkpoint" in dry.err
+    assert "controller-state/7 cannot be used: it is not there" in dry.err and record.read(lab.store).record == request
+    token = dry.err.partition("--approve withdraw=")[2].split()[0]
+    done = lab.controller(command, "--to", "r21", "--approve", f"withdraw={token}")
+    assert done.code == 0 and "lab runs r21 at http://fake:10000, and kept its database" in done.out
+    standing = record.read(lab.store).record
+    assert standing is not None and (standing.phase, standing.image) == (Phase.COMMITTED, "r21")
+
+
 def start_on(lab: Lab, host: FakeHost, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
     """What `cluster controller start` comes to: the address or the error with its hint, and what was said besides."""
     host.running = False
@@ -421,6 +452,10 @@ def test_a_start_goes_on_with_what_came_to_no_end(lab: Lab, capsys: pytest.Captu
     record.write(lab.store, RolloutRecord(Phase.ROLLBACK_REQUESTED, "r1", "", "gs://b/7"), record.read(lab.store))
     said, told = start_on(lab, host, capsys)
     assert "the rollback to it is not marked as done" in said and "a rollback to r1 is asked for" in told
+    host.unhealthy.add("r1")
+    said, told = start_on(lab, host, capsys)
+    assert "r1 is not healthy; it was stopped" in said and "cluster controller withdraw-rollback" in said
+    host.unhealthy.clear()
 
     def boot(release: str) -> None:
         standing = record.read(lab.store)

@@ -29,12 +29,14 @@ from iris_core.procedures.lock import Holder
 from iris_core.procedures.restart import restart
 from iris_core.procedures.rollback import rollback
 from iris_core.procedures.rollout import rollout
+from iris_core.procedures.withdraw import withdraw
 from providers.fake.host import FakeHost
 from providers.fake.objects import FakeStore
 from tests.unit.procedures_world import DyingJournal, Killed
 from tests.unit.restart_world import World
 from tests.unit.rollout_world import PROCEDURE, RolloutWorld
 from tests.unit.test_procedures_db_rollback import Wedged
+from tests.unit.test_procedures_withdraw import Stuck
 from tests.unit.worker_world import FakeWorker, Workers
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ CASES = {
     "restart.restart": "restart",
     "rollback.rollback": "rollback",
     "rollout.rollout": "rollout",
+    "withdraw.withdraw": "withdraw",
     "worker_restart.worker_restart": "worker_restart",
 }
 """Every procedure there is, and the case of the model that runs it."""
@@ -207,6 +210,13 @@ class Case:
         world = self._wedged()
         world.mark, world.kept = "before", {"db.aside.before": world.database.copy()}
         self.make = lambda: undo(world.target("q"), "/state", "before", "q")
+
+    def _withdraw(self) -> None:
+        world = Stuck(self.folder)
+        world.host.running = bool(self._fault % 2)
+        self._single(world)
+        keep = self._fault % 3 == 0
+        self.make = lambda: withdraw(world.target("p"), "/state", keep=keep)
 
     def _worker_restart(self) -> None:
         few = [FakeWorker("w0", ["/u/a/0:0"]), FakeWorker("w1", ["/u/b/0:0"]), FakeWorker("w2"), FakeWorker("w3")]

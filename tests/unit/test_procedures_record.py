@@ -52,7 +52,7 @@ def test_a_deployment_is_pending_then_committed_and_can_be_rolled_back_once(stor
     assert waiting.record == RolloutRecord(Phase.PENDING, "r2", "r1", "ck/2", 2)
     done = record.write(store, record.committed(waiting, "r2", 3), waiting)
     asked = record.write(store, record.rollback_requested(done, 4), done)
-    assert asked.record == RolloutRecord(Phase.ROLLBACK_REQUESTED, "r1", "", "ck/2", 4)
+    assert asked.record == RolloutRecord(Phase.ROLLBACK_REQUESTED, "r1", "", "ck/2", 4, replaces="r2")
     back = record.write(store, record.rolled_back(asked, 5), asked)
     assert back.record == RolloutRecord(Phase.ROLLED_BACK, "r1", "", "", 5)
     with pytest.raises(NotAllowed, match="there is no deployment to roll back to"):
@@ -102,14 +102,19 @@ def test_a_record_comes_back_as_it_was_written(
     assert record.parse(written.to_json()) == written
 
 
-@given(st.lists(st.sampled_from(["pending", "committed", "rollback", "rolled_back"]), max_size=8))
+@given(
+    st.lists(
+        st.sampled_from(["pending", "committed", "rollback", "rolled_back", "withdrawn", "without_checkpoint"]),
+        max_size=8,
+    )
+)
 @settings(max_examples=150, deadline=None)
 def test_no_history_skips_a_phase(steps: list[str]) -> None:
     allowed = {
         None: {Phase.PENDING},
         Phase.PENDING: {Phase.COMMITTED, Phase.ROLLBACK_REQUESTED},
         Phase.COMMITTED: {Phase.PENDING, Phase.ROLLBACK_REQUESTED},
-        Phase.ROLLBACK_REQUESTED: {Phase.ROLLED_BACK},
+        Phase.ROLLBACK_REQUESTED: {Phase.ROLLED_BACK, Phase.ROLLBACK_REQUESTED, Phase.COMMITTED},
         Phase.ROLLED_BACK: {Phase.PENDING},
     }
     standing = Standing(None, "")
@@ -121,12 +126,21 @@ def test_no_history_skips_a_phase(steps: list[str]) -> None:
                 "committed": lambda n=number, s=standing: record.committed(s, s.record.image if s.record else "", n),
                 "rollback": lambda n=number, s=standing: record.rollback_requested(s, n),
                 "rolled_back": lambda n=number, s=standing: record.rolled_back(s, n),
+                "withdrawn": lambda n=number, s=standing: record.withdrawn(s, s.record.replaces if s.record else "", n),
+                "without_checkpoint": lambda n=number, s=standing: record.without_checkpoint(s, n),
             }[step]()
         except NotAllowed:
             continue
         assert after.phase in allowed[before.phase if before else None]
-        if after.phase is Phase.ROLLBACK_REQUESTED:
+        if step == "rollback":
             assert before is not None and after.image == before.previous_image != ""
+            assert after.replaces == before.image
+        elif step == "withdrawn":
+            assert before is not None and before.phase is Phase.ROLLBACK_REQUESTED
+            assert (after.image, after.previous_image) == (before.replaces, before.image)
+        elif step == "without_checkpoint":
+            assert before is not None and (after.image, after.rollback_checkpoint) == (before.image, "")
+        assert bool(after.replaces) is (after.phase is Phase.ROLLBACK_REQUESTED)
         standing = Standing(after, "g")
 
 
