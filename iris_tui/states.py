@@ -53,7 +53,7 @@ def live_status(
                 (
                     f"{words} {one_line(session.name)}{' at ' + where if where else ''}: {link.detail}",
                     again,
-                    *((login,) if link.link is Link.DENIED else ()),
+                    *((login,) if link.unknown else ()),
                 ),
             )
         return Status(State.LOADING, "", (f"Loading the {what} of {one_line(session.name)} …",))

@@ -48,11 +48,13 @@ class Link(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkState:
-    """`age_s` is the age of the last message in seconds, None before the first; `detail` says what went wrong last."""
+    """`age_s` is the age of the last message in seconds, None before the first; `detail` says what went wrong last; `unknown`: DENIED
+    because it is not known who asks, which a new token may change. One who is known and may not stays one who may not."""
 
     link: Link
     age_s: float | None = None
     detail: str = ""
+    unknown: bool = False
 
     @property
     def fresh(self) -> bool:
@@ -113,6 +115,7 @@ class Watch:
         self._last_message: float | None = None
         self._broken: Link | None = None
         self._detail = ""
+        self._unknown = False
 
     # --- what the surface asks ---------------------------------------------------------------------------------------
 
@@ -121,7 +124,7 @@ class Watch:
         """How the connection stands now."""
         age = None if self._last_message is None else self._clock.monotonic() - self._last_message
         if self._broken is not None:
-            return LinkState(self._broken, age, self._detail)
+            return LinkState(self._broken, age, self._detail, self._unknown)
         if age is None:
             return LinkState(Link.CONNECTING)
         offline: Callable[[], str] | None = getattr(self._client, "offline", None)
@@ -165,6 +168,7 @@ class Watch:
                 continue
             self._detail = fault_text(failure)
             self._broken = link_after(failure)
+            self._unknown = isinstance(failure, Denied) and failure.status == "UNAUTHENTICATED"
             asked = failure.retry_after_ms / 1000 if isinstance(failure, RpcFailed) else 0.0
             await first_of(self._clock.sleep(self._backoff.next_s(at_least_s=asked)), self._changed.wait())
 

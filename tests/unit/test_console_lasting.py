@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from iris_core.contracts import Denied
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 from iris_tui.gate import GateScreen, MenuScreen
 from iris_tui.pages import TextPage
@@ -266,3 +267,12 @@ async def test_many_screens_leave_nothing_behind(soak: bool) -> None:
         await rig.until(lambda: all(_alive(rig)[what] <= count + 10 for what, count in most.items()))
         assert len(rig.app._screens) <= len(SCREENS) + 8
         assert jobs.pane.status.state is State.READY and rig.app.session.link.fresh
+
+
+@pytest.mark.parametrize("status", ["UNAUTHENTICATED", "PERMISSION_DENIED"])
+async def test_a_new_token_is_offered_to_who_is_not_known_and_not_to_who_may_not(status: str) -> None:
+    async with console() as rig:
+        rig.client._failure = Denied(status, "not for you")
+        await rig.go("workers", "")
+        await rig.until(lambda: "not for you" in rig.text())
+        assert ("put a new one into $IRIS_TOKEN" in rig.text()) == (status == "UNAUTHENTICATED")
