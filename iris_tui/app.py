@@ -70,7 +70,7 @@ class IrisApp(
     ENABLE_COMMAND_PALETTE = False
     BINDINGS = bindings("app", "go")
     CSS = """
-    Toast { max-width: 70; }
+    Toast { max-width: 100%; }
     """
 
     def __init__(
@@ -382,12 +382,15 @@ class IrisApp(
             self.screen.dismiss(True)
             return
         self.push_screen(
-            QuitScreen(" ".join(filter(None, (self.rollout_note, self._quit_note)))),
-            lambda sure: self.do_quit_now() if sure else None,
+            QuitScreen("\n".join(filter(None, (self.rollout_note, self._quit_note))), stay=bool(self.rollout_note)),
+            lambda sure: self.exit(0) if sure else None,
         )
 
     def do_quit_now(self) -> None:
-        self.exit(0)
+        if self.rollout_note:
+            self.do_quit()  # what is left half way is said first, however short the command is
+        else:
+            self.exit(0)
 
     def do_back(self) -> None:
         screen = self.screen

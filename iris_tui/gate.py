@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
 from textual.binding import Binding, BindingType
@@ -83,9 +83,14 @@ class GatePlan:
     again: str = ""
 
 
-def _tick(on: bool) -> Content:
-    """A box that is empty until it is ticked, also without colours."""
-    return Content(f"[{'x' if on else ' '}] I have read the list{'' if on else ' (Tab goes here, Space ticks it)'}")
+ROOM_FOR_KEYS: Final = 70
+"""Columns of a terminal from which on the box says in full with which keys it is ticked."""
+
+
+def _tick(on: bool, columns: int) -> Content:
+    """A box that is empty until it is ticked, also without colours; its words fit."""
+    keys = "(Tab goes here, Space ticks it)" if columns >= ROOM_FOR_KEYS else "(Tab)"
+    return Content(f"[{'x' if on else ' '}] I have read the list{'' if on else f' {keys}'}")
 
 
 class GateScreen(ModalScreen[Decision | None]):
@@ -155,7 +160,7 @@ class GateScreen(ModalScreen[Decision | None]):
             yield Static("", id="gate-changed", markup=False)
             yield Static(f"same as: {one_line(plan.command)}", id="gate-command", markup=False)
             if plan.tier == 2:
-                yield Button(_tick(False), id="gate-read", compact=True)
+                yield Button(_tick(False, self.app.size.width), id="gate-read", compact=True)
             if plan.tier >= 3:
                 yield Static(f"Type the cluster's name, {one_line(plan.cluster)}, to go ahead:", markup=False)
                 yield LineInput(id="gate-name", compact=True)
@@ -204,6 +209,8 @@ class GateScreen(ModalScreen[Decision | None]):
 
     def on_resize(self) -> None:
         self._resized = True
+        for box in self.query("#gate-read").results(Button):
+            box.label = _tick(self._read, self.app.size.width)
         self.call_after_refresh(self._settle)
 
     def _settle(self) -> None:
@@ -233,7 +240,7 @@ class GateScreen(ModalScreen[Decision | None]):
     @on(Button.Pressed, "#gate-read")
     def _ticked(self, event: Button.Pressed) -> None:
         self._read = not self._read
-        event.button.label = _tick(self._read)
+        event.button.label = _tick(self._read, self.app.size.width)
         self._open()
 
     @on(Input.Changed)
@@ -277,7 +284,7 @@ class GateScreen(ModalScreen[Decision | None]):
 
 
 class QuitScreen(ModalScreen[bool]):
-    """Asks before the console ends. `note` says what else ends with it."""
+    """Asks before the console ends. `note` says what else ends with it; with `stay`, Enter stays."""
 
     DEFAULT_CSS = """
     QuitScreen { align: center middle; }
@@ -293,11 +300,11 @@ class QuitScreen(ModalScreen[bool]):
         Binding("right,down", "app.focus_next", show=False),
         Binding("left,up", "app.focus_previous", show=False),
     ]
-    AUTO_FOCUS = "#quit-go"
 
-    def __init__(self, note: str) -> None:
+    def __init__(self, note: str, *, stay: bool = False) -> None:
         super().__init__()
         self._note = note
+        self.AUTO_FOCUS = "#quit-stay" if stay else "#quit-go"
 
     def compose(self) -> ComposeResult:
         with Vertical(id="quit"):

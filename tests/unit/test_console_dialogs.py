@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.cells import cell_len
+from textual.widgets import Button
 
 from iris_core.model.states import JOB_TERMINAL, JobState, TaskState
 from iris_tui.actions import ACTIONS
@@ -56,6 +58,9 @@ async def test_whatever_has_the_focus_in_a_dialog_is_to_be_seen(name: str, size:
             await rig.until(lambda focused=focused: _is_seen(dialog, focused))  # type: ignore[misc]
             if name.startswith("gate"):
                 await rig.until(lambda: "Cancel 20 jobs?" in rig.screen_text() and "PROD" in rig.screen_text())
+            if isinstance(focused, Button) and not name.startswith("menu"):
+                label = focused.label
+                assert cell_len(str(label)) <= focused.content_size.width, f"{label} is cut"
             await rig.keys("tab")
         assert len(seen) > 1
 
@@ -63,6 +68,13 @@ async def test_whatever_has_the_focus_in_a_dialog_is_to_be_seen(name: str, size:
 def _is_seen(dialog: Screen[Any], widget: object) -> bool:
     placed = dialog.find_widget(widget)  # type: ignore[arg-type]
     return placed.visible_region.area > 0 and dialog.region.overlaps(placed.visible_region)
+
+
+async def test_what_is_said_in_passing_is_not_cut_in_a_small_terminal() -> None:
+    said = "one job is run again at a time; unmark the others with u, or name one of them"
+    async with console(size=(40, 10)) as rig:
+        rig.app.say(said)
+        await rig.until(lambda: all(word in rig.screen_text() for word in said.split()))
 
 
 async def test_what_works_on_living_things_alone_is_a_change_of_them() -> None:
