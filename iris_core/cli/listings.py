@@ -63,7 +63,7 @@ TASK_ATTEMPTS: Listing[AttemptStatus] = Listing(
 WORKER_LIST: Listing[WorkerStatus] = Listing(
     WORKERS,
     table=_plain("worker_id", "health", "running", "cpu", "memory", "reason"),
-    wide=_plain("worker_id", "health", "running", "cpu", "memory", "address", "reason"),
+    wide=_plain("worker_id", "health", "running", "cpu", "memory", "address", "release", "reason"),
     name=lambda worker: worker.worker_id,
     optional=frozenset({"reason"}),
 )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 NAME: Final = "worker-restart"
 ANSWER_S: Final = 20.0
 MOST_ROWS: Final = 100_000
+MOST_AT_ONCE: Final = 1_000
 LIVE: Final = (
     "SELECT worker_id, attempt_uid, task_id, attempt_id FROM task_attempts"
     " WHERE finished_at_ms IS NULL AND worker_id IS NOT NULL"
@@ -38,15 +39,21 @@ LIVE: Final = (
 @click.option(
     "--timeout", type=Seconds(1), default=120, show_default=True, metavar="S", help="A worker that takes longer to be healthy again has failed."
 )  # fmt: skip
-@click.option("--min-batch", type=click.IntRange(1), default=1, show_default=True, help="Restart so many first.")
 @click.option(
-    "--max-batch", type=click.IntRange(1), default=64, show_default=True, help="Restart at most so many at once."
+    "--min-batch", type=click.IntRange(1, MOST_AT_ONCE), default=1, show_default=True, help="Restart so many first."
+)
+@click.option(
+    "--max-batch",
+    type=click.IntRange(1, MOST_AT_ONCE),
+    default=64,
+    show_default=True,
+    help="Restart at most so many at once.",
 )
 @click.option(
     "--observation-window", type=Seconds(), default=30, show_default=True, metavar="S", help="A batch has to stay healthy so long before the next."
 )  # fmt: skip
 @click.option(
-    "--max-failures", type=click.IntRange(0), default=4, show_default=True, help="When more workers failed, begin no further batch."
+    "--max-failures", type=click.IntRange(0, MOST_ROWS), default=4, show_default=True, help="When more workers failed, begin no further batch."
 )  # fmt: skip
 @confirm_option
 @approve_option
