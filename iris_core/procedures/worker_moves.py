@@ -33,7 +33,8 @@ class Fleet:
         running: What the controller says of itself: its `release`, as its workers name theirs.
         workers: Of each worker that the controller knows: `worker_id`, `boot_id`, `release`, `healthy` (attached as well).
         attempts: What the controller has placed and not seen to end: by worker, the attempt (`/u/job/0:1`) by its uid.
-        here: Of each worker that lives where the controller runs: `worker_id`, `boot_id`, and its `attempts` by uid.
+        here: Of each worker of the host that the controller runs on: `worker_id`, `boot_id` ("" = it does not run now), and its `attempts`
+            by uid.
         restart: Ends workers once the controller keeps them by a supervisor of its own release (`providers.local.worker_restart.restart`).
     """
 
@@ -106,6 +107,9 @@ class Work:
                 )
             release = str((await to_thread(self._f.running))["release"])
             here = await to_thread(self._f.here)
+            away = [str(row["worker_id"]) for row in here if not row["boot_id"] and row["worker_id"] in only]
+            if away and not again:
+                raise IrisError(f"{', '.join(away)}: it does not run now", hint="try again once it is back")
             missing = sorted(set(only) - {str(row["worker_id"]) for row in here})
             if missing and not again:
                 raise IrisError(
@@ -141,7 +145,9 @@ class Work:
                 continue
             runs = str(known.get(name, {}).get("release", ""))
             attempts = {**placed.get(name, {}), **row["attempts"]}
-            if self._w.skip_current and runs == release:
+            if not row["boot_id"]:
+                left_out.append(f"{name} does not run now")
+            elif self._w.skip_current and runs == release:
                 left_out.append(f"{name} runs {release} already")
             elif self._w.idle_only and attempts:
                 left_out.append(f"{name} runs {some(sorted(attempts.values()))}")

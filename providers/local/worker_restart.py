@@ -30,10 +30,10 @@ NOTE: Final = "restarting.json"
 
 @dataclass(frozen=True, slots=True)
 class HostWorker:
-    """A worker that lives on this machine.
+    """A worker of this machine.
 
     Attributes:
-        boot_id: Of this run of the worker.
+        boot_id: Of this run of the worker, "" = it does not run now.
         attempts: Task and attempt (`/u/job/0:1`) by attempt uid, of those that have not ended.
     """
 
@@ -43,12 +43,12 @@ class HostWorker:
 
 
 def seen(root: Path) -> list[HostWorker]:
-    """The workers below a state directory that live now, by id."""
+    """The workers below a state directory, by id."""
     found = []
-    for folder in sorted(root.glob("workers/*")):
+    for folder in sorted(path for path in root.glob("workers/*") if path.is_dir()):
         record = read_record(folder / "worker.json")
-        if _known(record) is not None and record.get("worker_boot"):
-            found.append(HostWorker(folder.name, str(record["worker_boot"]), _attempts(folder)))
+        boot = str(record.get("worker_boot", "")) if _known(record) is not None else ""
+        found.append(HostWorker(folder.name, boot, _attempts(folder) if boot else {}))
     return found
 
 

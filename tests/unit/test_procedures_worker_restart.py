@@ -75,6 +75,13 @@ async def test_a_choice_of_workers(world: Workers, wishes: dict[str, Any], told:
     assert left_out in "\n".join(world.asked[0]["effects"])
 
 
+async def test_one_that_does_not_run_now_is_left_out_aloud(world: Workers) -> None:
+    world.all["w1"].back, world.all["w1"].told_at = "never", 0.0
+    assert (await world.go(worker_ids=("w1",), id_="a")).state.endswith("w1: it does not run now")
+    assert (await world.go(id_="b")).status is Status.DONE
+    assert "left out: w1 does not run now" in world.asked[0]["effects"] and world.told == [["w2"], ["w0"]]
+
+
 async def test_nothing_to_restart_asks_nothing(world: Workers) -> None:
     for worker in world.all.values():
         worker.release = CODE

@@ -83,7 +83,7 @@ def nothing(**more: Any) -> dict[str, Any]:
     return {"told": [], "left": {}, "failed": {}, "ended": [], **more}
 
 
-def test_what_lives_is_seen_with_what_it_runs(host: Host) -> None:
+def test_what_is_there_is_seen_with_what_it_runs(host: Host) -> None:
     host.worker("w1", "a:0")
     host.attempt("w1", "over:0", end="bytes")
     (host.root / "workers" / "w1" / "attempts" / "torn.json").write_text("{")
@@ -94,6 +94,7 @@ def test_what_lives_is_seen_with_what_it_runs(host: Host) -> None:
     assert [(w.worker_id, w.boot_id, w.attempts) for w in seen(host.root)] == [
         ("w0", "b1", {}),
         ("w1", "b1", {"uid-a:0": "/u/a:0", "torn": "torn"}),
+        ("w2", "", {}),
     ]
     assert seen(host.root / "nowhere") == []
 

@@ -99,9 +99,9 @@ class Workers(World):
     def here(self) -> list[dict[str, Any]]:
         placed = self.placed()
         return [
-            {"worker_id": w.name, "boot_id": w.boot_id, "attempts": placed[w.name]}
+            {"worker_id": w.name, "boot_id": w.boot_id if up else "", "attempts": placed[w.name] if up else {}}
             for w in self.all.values()
-            if self._tend(w)
+            for up in (self._tend(w),)
         ]
 
     def restart(self, wanted: Sequence[Mapping[str, Any]], within_s: float) -> dict[str, Any]:
