@@ -153,6 +153,8 @@ class _Supervisor:
                     told = self._asked
                     deadline = time.monotonic() + (_END_S if told == 1 else 5.0)
                     signal.pidfd_send_signal(handle, signal.SIGTERM)
+                    # A worker that was stopped hears of it only so; its tasks would run on beside those that replace them.
+                    signal.pidfd_send_signal(handle, signal.SIGCONT)
                 if time.monotonic() >= deadline:
                     signal.pidfd_send_signal(handle, signal.SIGKILL)
                     deadline = float("inf")

@@ -88,6 +88,11 @@ class Known:
         finally:
             os.close(handle)
 
+    def ask_to_end(self) -> None:
+        """TERM, and CONT with it: a process that was stopped hears nothing until it goes on, and what it runs runs on meanwhile."""
+        self.signal(signal.SIGTERM)
+        self.signal(signal.SIGCONT)
+
     def wait_gone(self, timeout_s: float) -> bool:
         """Waits until it is gone. Blocks; call it off the loop."""
         deadline = time.monotonic() + timeout_s

@@ -174,11 +174,11 @@ class LocalVm:
         now = time.monotonic()
         if self._ending != target:
             self._ending, self._asked_at, self.hurried = target, now, False
-            target.signal(signal.SIGTERM)
+            target.ask_to_end()
         elif not self.hurried:
             if hurry or now - self._asked_at >= END_S:
                 self._asked_at, self.hurried = now, True
-                target.signal(signal.SIGTERM)
+                target.ask_to_end()
         elif now - self._asked_at >= HURRY_S:
             for known in (self.supervisor, self.worker):
                 if known is not None:

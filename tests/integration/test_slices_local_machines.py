@@ -18,6 +18,7 @@ import pytest
 from iris_controller.worker.sweep import sweep_folder
 from iris_core.contracts import MachinesFailed, SliceInfo, SliceSpec, SliceState, VmState
 from iris_core.model.resources import Device, Resources
+from providers.local import vm as local_vm
 from providers.local.machines import LocalMachines, worker_words
 from providers.local.processes import Known, read_record
 from providers.local.vm import recorded
@@ -259,22 +260,41 @@ def test_a_tpu_that_does_not_exist_can_never_be_made(variant: str) -> None:
     assert not caught.value.retryable
 
 
-def test_the_machines_are_told_to_hurry(tmp_path: Path) -> None:
-    """A worker that does not react to the first TERM within the grace is told again."""
+def test_the_machines_are_told_to_hurry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that does not react to the first TERM within the grace is told again, then killed."""
     machines = LocalMachines(tmp_path, NOBODY, sweep_folder)
     asyncio.run(machines.create(replace(SPEC, num_vms=1)))
     path = tmp_path / "workers" / "tpu-0a1b2c3d-w-0" / "worker.json"
     never = threading.Event()
     while not read_record(path).get("health_port"):
         assert not never.wait(0.02)
-    worker = recorded(path)
-    assert worker is not None
-    worker.signal(signal.SIGSTOP)
+    worker, supervisor = recorded(path), recorded(path.with_name("supervisor.json"))
+    assert worker is not None and supervisor is not None
+    supervisor.signal(signal.SIGSTOP)
+    monkeypatch.setattr(Known, "ask_to_end", lambda self: self.signal(signal.SIGTERM))  # it stays deaf
+    monkeypatch.setattr(local_vm, "HURRY_S", 0.2)
     assert machines.stop(0.2) == ["tpu-0a1b2c3d-w-0"]
-    assert not worker.alive
+    assert not worker.alive and not supervisor.alive
     with pytest.raises(MachinesFailed, match="end with its controller"):
         asyncio.run(machines.create(replace(SPEC, slice_id="tpu-late")))
     assert not (tmp_path / "slices" / "tpu-late.json").exists()
+
+
+@pytest.mark.asyncio
+async def test_a_machine_that_was_stopped_ends_as_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever froze it would otherwise have its tasks run on, beside those that replace them, until it is killed."""
+    monkeypatch.setattr(local_vm, "END_S", float("inf"))
+    async with home(tmp_path) as here:
+        await here.machines.create(SPEC)
+        await here.until_ready(SPEC.slice_id)
+        frozen, keeper = here.process("tpu-0a1b2c3d-w-0", "worker"), here.process("tpu-0a1b2c3d-w-1", "supervisor")
+        log = os.open(tmp_path / "workers" / "tpu-0a1b2c3d-w-0" / "worker.log", os.O_RDONLY)
+        for process in (frozen, keeper):
+            process.signal(signal.SIGSTOP)
+        await here.machines.delete(SPEC.slice_id)
+        assert await here.until(SPEC.slice_id, lambda s: s is None) is None
+        with os.fdopen(log) as said:
+            assert "event=worker_stopping" in said.read(), "it was asked, not killed"
 
 
 @pytest.mark.asyncio
