@@ -16,7 +16,7 @@ HOW_TO: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("Which rank failed?", ("{target.page} on the job: failures and their root cause; `:tasks state:failed` lists all",)),
     ("What was the first error?", ("{target.logs} on the job, {log.top} for its first line, {log.error} for the next error",)),
     ("Preempt what runs on a slice", ("{go.capacity}, choose the slice, {capacity.preempt}",)),
-    ("Compare two attempts", ("{list.mark} on both, {target.compare}; on one: with the one before",)),
+    ("Compare two attempts", ("{target.compare} on a task: its last two; any two: {target.page}, {list.mark} on both, {target.compare}",)),
     ("Who used most of the budget?", ("{go.users}: whoever spent most is on top",)),
     ("Follow several logs at once", ("{go.tasks}, {list.mark} on each, {target.logs}, {log.follow}",)),
     ("Save a log", ("{target.logs}, {log.save}; where it went is said",)),

@@ -57,6 +57,9 @@ class RowMenu(ConsoleScreen):
             words = f"only {kinds} can be marked here" if kinds else "nothing can be marked here"
             if row is not None and row.kind == "task":
                 words += "; :tasks lists tasks to mark"
+            if row is not None and row.kind == "attempt":
+                keymap = self.console.keymap
+                words += f"; {keymap.first('target.page')} opens its task, where attempts can be marked"
             self.console.say(words, severity="warning")
             return
         self._anchor = row.id if self.store.mark(row.id) else ""

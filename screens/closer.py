@@ -82,9 +82,7 @@ class CloserLooks:
         async def load() -> Lines:
             return await comparing.compare(screen.session, pair, screen.app.size.width)
 
-        of = " and ".join(map(one_line, pair)) if len(pair) > 1 else f"the last two attempts of {one_line(pair[0])}"
-        title = f"Compare {of}"
-        screen.app.push_screen(TextPage(screen.session, title, load))
+        screen.app.push_screen(TextPage(screen.session, comparing.title_of(pair), load))
 
     # --- a command in it ---------------------------------------------------------------------------------------------
 

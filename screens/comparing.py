@@ -49,14 +49,14 @@ class Side:
 
 
 def pair_of(names: Sequence[str]) -> tuple[str, ...]:
-    """The two ids that are meant: one attempt is compared with the one before it. A task alone is given back: its last two attempts are
-    meant. Raises ModelError."""
+    """The two ids that are meant: one attempt is compared with the one before it. A task alone is given back, its last two attempts are
+    meant, and so is a first attempt: it is compared with the one that followed. Raises ModelError."""
     if len(names) == 1 and isinstance(parse_target(names[0]), TaskId):
         return (names[0],)
     if len(names) == 1 and isinstance(parse_target(names[0]), AttemptId):
         task, _, number = names[0].rpartition(":")
         if number == "0":
-            raise ModelError(f"{names[0]} is the first attempt", hint="mark two attempts, or name two")
+            return (names[0],)
         return f"{task}:{int(number) - 1}", names[0]
     if len(names) != 2:
         raise ModelError(f"two attempts are compared, not {len(names)}", hint="mark two with Space, or name two")
@@ -66,17 +66,31 @@ def pair_of(names: Sequence[str]) -> tuple[str, ...]:
     return first, second
 
 
+def title_of(pair: Sequence[str]) -> str:
+    """What is compared, in words, of what `pair_of` gave."""
+    if len(pair) > 1:
+        return f"Compare {' and '.join(map(one_line, pair))}"
+    target = parse_target(pair[0])
+    if isinstance(target, AttemptId):
+        return f"Compare the first two attempts of {one_line(target.task.text)}"
+    return f"Compare the last two attempts of {one_line(pair[0])}"
+
+
 async def compare(session: Session, names: tuple[str, ...], width: int) -> Lines:
     """The page, for a screen of `width` cells. Raises IrisError: one of them is not known, or a task had one attempt alone."""
     if len(names) == 1:
-        answer = await session.tree.task_status(names[0])
-        numbers = sorted(one.attempt_id for one in answer.attempts)[-2:]
+        target = parse_target(names[0])
+        first = isinstance(target, AttemptId)
+        task_id = target.task.text if isinstance(target, AttemptId) else names[0]
+        answer = await session.tree.task_status(task_id)
+        known = sorted(one.attempt_id for one in answer.attempts)
+        numbers = known[:2] if first else known[-2:]
         if len(numbers) < 2:
             raise IrisError(
-                f"{names[0]} has had {'one attempt alone' if numbers else 'no attempt yet'}",
+                f"{task_id} has had {'one attempt alone' if numbers else 'no attempt yet'}",
                 hint="mark another task or attempt with Space",
             )
-        names = tuple(f"{names[0]}:{number}" for number in numbers)
+        names = tuple(f"{task_id}:{number}" for number in numbers)
     left, right = await asyncio.gather(*(_side(session, name) for name in names))
     return page(left, right, session.clock.now_ms(), width)
 

@@ -71,6 +71,7 @@ class GatePanel(VerticalScroll):
         super().__init__(can_focus=False)
         self.gate: Gate | None = None
         self._sure = False
+        self._key = ""
 
     def compose(self) -> ComposeResult:
         yield Static("", id="rollout-asks", markup=False)
@@ -102,7 +103,8 @@ class GatePanel(VerticalScroll):
         self.query_one("#rollout-effects", Static).update("\n".join(said))
         self.query_one("#rollout-command", Static).update(f"same as: {one_line(command)}")
         self.query_one("#rollout-typed").display = gate.tier >= 3
-        self.query_one("#rollout-wanted", Static).update(f"{key}, then type {one_line(gate.name)} to approve: ")
+        self._key = key
+        self._ask()
         self.query_one("#rollout-name", NameInput).value = ""
         self.query_one("#rollout-yes", Button).label = WORDS[gate.approving[0]]
         self.query_one("#rollout-skip", Button).label = WORDS["skip"]
@@ -117,6 +119,11 @@ class GatePanel(VerticalScroll):
             # At once: what is typed next is meant for it.
             self.screen.set_focus(self.query_one("#rollout-name" if self.gate.tier >= 3 else "#rollout-stop"))
 
+    def _ask(self) -> None:
+        if self.gate is not None:
+            words = f"{self._key}, then type {one_line(self.gate.name)} and Enter twice to approve: "
+            self.query_one("#rollout-wanted", Static).update(words)
+
     def _open(self) -> None:
         gate = self.gate
         typed = self.query_one("#rollout-name", NameInput).value
@@ -124,14 +131,18 @@ class GatePanel(VerticalScroll):
 
     @on(Input.Changed)
     def _typed(self) -> None:
+        self._ask()
         self._open()
 
     def entered(self) -> None:
-        """Enter in the box only goes on to the button."""
+        """Enter in the box only goes on to the button; where that is shut, what is typed is said to be another word."""
         self._open()
         yes = self.query_one("#rollout-yes", Button)
         if not yes.disabled:
             self.screen.set_focus(yes)
+        elif self.gate is not None:
+            words = f"that is not {one_line(self.gate.name)}: type exactly this to approve: "
+            self.query_one("#rollout-wanted", Static).update(words)
 
     @on(Button.Pressed, "#rollout-yes")
     def _approved(self) -> None:

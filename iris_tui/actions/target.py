@@ -28,7 +28,7 @@ TARGET: Final[tuple[Action, ...]] = (
         menu="g", kinds=("job", "task", "attempt"),
     ),
     Action(
-        id="target.compare", title="Compare two attempts, or one with the one before", keys=("C",), command="compare",
+        id="target.compare", title="Compare two attempts, or one with its neighbour", keys=("C",), command="compare",
         arguments="[ID ID]", menu="C", kinds=("task", "attempt"), many=True,
     ),
     Action(

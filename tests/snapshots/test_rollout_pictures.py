@@ -114,6 +114,7 @@ async def asked(stage: Stage, gate: str) -> Any:
     await stage.until(lambda: screen.gate.gate is not None and screen.gate.gate.id == gate)
     # Where it scrolls to depends on what there is to scroll.
     await stage.until(lambda: screen.gate.size.height and screen.gate.query_one("#rollout-stop").region.height)
+    stage.app.clear_notifications()  # they go by themselves, in their own time, and lie over the question
     await stage.pilot.pause()
     await stage.keys("enter")
     return screen

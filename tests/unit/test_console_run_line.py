@@ -116,9 +116,10 @@ def test_a_rank_that_failed_first_comes_before_those_that_followed_it() -> None:
 def test_two_are_compared_and_nothing_else() -> None:
     assert pair_of(["/a/j/0"]) == ("/a/j/0",), "its last two"
     assert pair_of(["/a/j/0:2"]) == ("/a/j/0:1", "/a/j/0:2")
+    assert pair_of(["/a/j/0:0"]) == ("/a/j/0:0",), "the first, with the one that followed"
     assert pair_of(["/a/j/0:2", "/a/j/0:1"]) == ("/a/j/0:1", "/a/j/0:2")
     assert pair_of(["/a/j/3", "/a/k/1"]) == ("/a/j/3", "/a/k/1")
-    for wrong in ([], ["/a/j/0:0"], ["/a/j"], ["/a/j/0", "/a/j/1", "/a/j/2"], ["/a/j", "/a/k"]):
+    for wrong in ([], ["/a/j"], ["/a/j/0", "/a/j/1", "/a/j/2"], ["/a/j", "/a/k"]):
         with pytest.raises(ModelError):
             pair_of(wrong)
 

@@ -452,6 +452,10 @@ async def test_two_marked_attempts_are_compared_side_by_side() -> None:
         await rig.keys("escape", "u", "home", "C")
         await rig.until(lambda: isinstance(rig.app.screen, TextPage) and rig.app.screen.text.count())
         assert f"{GANG}/3:0" in rig.text(), "one alone is compared with the one before it"
+        await rig.keys("escape", "end", "C")
+        await rig.until(lambda: f"the first two attempts of {GANG}/3" in rig.text())
+        await rig.until(lambda: isinstance(rig.app.screen, TextPage) and rig.app.screen.text.count())
+        assert f"{GANG}/3:0" in rig.text() and f"{GANG}/3:1" in rig.text(), "the first with the one that followed"
 
 
 async def test_a_task_follows_its_changes_and_one_that_is_unknown_says_so() -> None:
