@@ -123,10 +123,13 @@ async def test_nothing_but_the_name_opens_the_button_and_stopping_takes_two_pres
         await it.rig.keys("enter")
         await it.rig.type(NEW[:11])
         assert yes.disabled
+        assert f"type {NEW[:12]} and Enter twice to approve: {NEW[:11]}" in it.text
         await it.rig.keys("enter")
         assert it.asked == "tree" and yes.disabled
+        await it.rig.until(lambda: f"that is not {NEW[:12]}: type exactly this to approve: {NEW[:11]}" in it.text)
         await it.rig.type(NEW[11])
         assert not yes.disabled
+        await it.rig.until(lambda: f"Enter twice to approve: {NEW[:12]}" in it.text)
         stop.focus()
         await it.rig.keys("enter")
         assert "press again" in str(stop.label) and it.asked == "tree"
