@@ -293,12 +293,17 @@ def answer_of(connection: sqlite3.Connection, principal: str, request_id: str) -
 
 
 def similar_jobs(connection: sqlite3.Connection, job_id: str, most: int = 5) -> list[str]:
-    """Ids that begin alike, for the hint of a NOT_FOUND."""
-    stem = job_id.rsplit("/", 1)[0] + "/"
+    """Jobs of the same parent or user with a name alike, the nearest first, for the hint of a NOT_FOUND.
+
+    What all of them begin with counts for nothing: it would make short names alike that have no letter in common.
+    """
+    stem, _, name = job_id.rpartition("/")
+    stem += "/"
     rows = connection.execute(
         "SELECT job_id FROM jobs WHERE job_id >= ? AND job_id < ? ORDER BY submitted_at_ms DESC LIMIT 500",
         (stem, stem[:-1] + "0"),
     )
     import difflib
 
-    return difflib.get_close_matches(job_id, [row["job_id"] for row in rows], n=most, cutoff=0.6)
+    near = difflib.get_close_matches(name, [row["job_id"].removeprefix(stem) for row in rows], n=most, cutoff=0.6)
+    return [stem + found for found in near]

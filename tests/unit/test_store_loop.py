@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from iris_controller.store.database import (
     shipped_migrations,
 )
 from iris_controller.store.load import load_model
+from iris_controller.store.reads import similar_jobs
 from iris_controller.store.writer import CommitFailed, Statement, Writer
 from iris_controller.ticker import SchedulerTicker
 from iris_core.model.bands import PriorityBand
@@ -58,6 +59,10 @@ def spec(**values: object) -> JobSpec:
 
 def job(name: str, tasks: int = 1, **values: object) -> submit.NewJob:
     return submit.NewJob(job_id=name, submitting_user="u", num_tasks=tasks, spec=spec(**values), existing_policy=0)
+
+
+def admitting(name: str) -> Callable[[Overlay, int], object]:
+    return lambda o, now: submit.admit(o, job(name), now)
 
 
 def worker(worker_id: str) -> Worker:
@@ -320,3 +325,17 @@ async def test_a_state_file_that_is_gone_takes_no_more_writes(tmp_path: Path) ->
         moved.rename(path)
         await r.loop.submit("b", lambda o, now: submit.admit(o, job("/u/b"), now))
         assert "/u/b" in r.loaded().jobs
+
+
+@pytest.mark.asyncio
+async def test_jobs_of_a_name_alike_are_named_and_what_all_begin_with_counts_for_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite3"
+    async with rig(path) as r:
+        for name in ("/u/train", "/u/train-2", "/u/et", "/u/web", "/other/train", "/u/train/eval", "/u/train/evil"):
+            await r.loop.submit(name, admitting(name))
+        with closing(sqlite3.connect(path)) as connection:
+            connection.row_factory = sqlite3.Row
+            assert similar_jobs(connection, "/u/trian") == ["/u/train"]
+            assert set(similar_jobs(connection, "/u/train-1")) == {"/u/train", "/u/train-2"}
+            assert similar_jobs(connection, "/u/none") == []
+            assert set(similar_jobs(connection, "/u/train/evel")) == {"/u/train/eval", "/u/train/evil"}
