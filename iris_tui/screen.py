@@ -1,8 +1,8 @@
 """What every screen of the console shares: header, prompt, key bar, and the two clocks.
 
 One flusher, ten times a second, shows what came meanwhile in one repaint; when a flush took long the next ones come later, so
-that keys never wait for drawing. Once a second ages and the header move on. A screen that is not shown has no timer. No
-subscription calls a widget.
+that keys never wait for drawing. Once a second ages and the header move on; below a dialog the header alone. A screen that is not shown
+has no timer. No subscription calls a widget.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 
 from iris_core.live.watch import Link
 from iris_tui.actions.live import LIVE
@@ -137,7 +137,8 @@ class ConsoleScreen(ActionHost, Screen[None]):
 
     def on_screen_suspend(self) -> None:
         self._settling.clear()
-        if self._flusher is not None:
+        # Below a dialog it is still to be seen.
+        if self._flusher is not None and not isinstance(self.app.screen, ModalScreen):
             self._flusher.pause()
 
     def on_screen_resume(self) -> None:
@@ -162,7 +163,10 @@ class ConsoleScreen(ActionHost, Screen[None]):
     def flush_now(self) -> None:
         """One turn of the flusher."""
         began = time.monotonic()
-        if began < self._not_before or not self._built or not self.is_current:
+        if began < self._not_before or not self._built:
+            return
+        if not self.is_current:
+            self._flush_below()
             return
         with self.app.batch_update():
             if began - self._ticked >= 1.0:
@@ -181,6 +185,11 @@ class ConsoleScreen(ActionHost, Screen[None]):
             settling, self._settling = self._settling, []
             for do in settling:
                 do()
+
+    def _flush_below(self) -> None:
+        """One turn below a dialog: rows stand still while somebody decides about them, and whether they are true now is still said."""
+        if isinstance(self.app.screen, ModalScreen) and self.console.console_screen is self:
+            self.header.update_from(self.session, self.title_text(), self.link)
 
     def hosts(self) -> Iterator[ActionHost]:
         """Who answers actions now, from what has the focus outwards."""

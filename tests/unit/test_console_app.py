@@ -457,6 +457,24 @@ async def test_a_target_that_changes_while_the_gate_is_open_is_said_and_not_ende
         assert len(rig.client.called("TerminateJob")) == 1
 
 
+async def test_below_a_gate_it_is_still_said_whether_what_is_shown_is_true() -> None:
+    async with console() as rig:
+        gate = await open_gate(rig, "/cleo/sweep-lr")
+        assert rig.lines()[0].rstrip().endswith("LIVE")
+        rig.client.break_connection()
+        deadline = time.monotonic() + 20
+        while "RECONNECTING" not in rig.lines()[0]:
+            # By itself: nobody asks for a flush here.
+            assert time.monotonic() < deadline, rig.screen_text()
+            await asyncio.sleep(0.01)
+        rig.clock.advance(42)
+        await rig.until(lambda: "RECONNECTING 42s" in rig.lines()[0])
+        rig.client.restore()
+        rig.clock.advance(60)
+        await rig.until(lambda: rig.lines()[0].rstrip().endswith("LIVE"))
+        assert rig.app.screen is gate
+
+
 async def test_a_lost_answer_is_asked_for_again_with_the_same_request_id(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("iris_tui.changes.RETRY_S", 0.0)
     async with console() as rig:
