@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from textual.geometry import Size
+from textual.reactive import Reactive
 from textual.widgets import Input
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ class LineInput(Input):
     """See the module. `pasted` = something was pasted into it."""
 
     pasted = False
+
+    # How long the text is moves nothing else on the screen: with Textual's own, every character lays out all of it anew.
+    virtual_size = Reactive(Size(0, 0), layout=False)
 
     def on_paste(self, event: Paste) -> None:
         event.stop()

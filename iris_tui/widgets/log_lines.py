@@ -14,7 +14,6 @@ from rich.segment import Segment
 from rich.text import Text
 from textual.geometry import Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from iris_core.live.wording import Tone
@@ -24,6 +23,7 @@ from iris_tui.scope import ActionHost
 from iris_tui.widgets.line import Painted
 from iris_tui.widgets.line_view import LEAST_ROOM
 from iris_tui.widgets.log_drawing import Gutter, Times, drawn, shortened, time_text, tone_of
+from iris_tui.widgets.scrolled import Scrolled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,7 +50,7 @@ class Row(NamedTuple):
     part: int
 
 
-class LogLines(ActionHost, ScrollView, Painted, can_focus=True, inherit_bindings=False):
+class LogLines(ActionHost, Scrolled, Painted, can_focus=True, inherit_bindings=False):
     """Draws a `LogView`. Call `renew` after it changed."""
 
     DEFAULT_CSS = """
@@ -81,6 +81,7 @@ class LogLines(ActionHost, ScrollView, Painted, can_focus=True, inherit_bindings
         self._texts: dict[int, Text] = {}
         self._rows: list[Row] = []
         self._rows_for: tuple[object, ...] = ()
+        self._height_seen = 0
 
     def handler(self, action: Action) -> Callable[..., Any]:
         """Moving is ours, everything else the pane does."""
@@ -106,6 +107,11 @@ class LogLines(ActionHost, ScrollView, Painted, can_focus=True, inherit_bindings
             if self.pointer is not None:
                 self.pointer += shifted
         self._texts.clear()
+        self._again()
+        self.refresh()
+
+    def _again(self) -> None:
+        """Stay at the end, or where the reader is, as far as that goes."""
         self._rows_for = ()
         if self.view.following:
             self.show_end()
@@ -155,10 +161,11 @@ class LogLines(ActionHost, ScrollView, Painted, can_focus=True, inherit_bindings
     def _place(self, top: int, part: int) -> None:
         end = self._end()
         place = max(min(Row(top, part), end), Row(0, 0))
-        self.top, self.part = place
+        if place != (self.top, self.part):
+            self.top, self.part = place
+            self.refresh()
         self.virtual_size = Size(max(self.room, 1), end.number + self.height)
         self.scroll_to(y=self.top, animate=False, force=True, immediate=True)
-        self.refresh()
 
     def _on_scroll_to(self, event: ScrollTo) -> None:
         """The scrollbar was dragged."""
@@ -212,6 +219,11 @@ class LogLines(ActionHost, ScrollView, Painted, can_focus=True, inherit_bindings
 
     def rows(self) -> list[Row]:
         """What stands on the screen."""
+        if self.height != self._height_seen:
+            # It is drawn with a new size before it is told of it: the end is at the bottom in the first picture, too.
+            self._height_seen = self.height
+            if self.view.following:
+                self.top, self.part = self._end()
         key = (self.top, self.part, self.height, self.room, self.wrap, self.times, self.view.version)
         if key != self._rows_for:
             self._rows, self._rows_for = list(self._seen()), key
@@ -314,7 +326,7 @@ class LogLines(ActionHost, ScrollView, Painted, can_focus=True, inherit_bindings
             self._moved()
 
     def on_resize(self) -> None:
-        self.renew()
+        self._again()
 
     # --- drawing -----------------------------------------------------------------------------------------------------
 

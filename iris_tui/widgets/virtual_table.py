@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from textual.geometry import Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 
 from iris_core.live.columns import ColumnSpec, Tone
 from iris_core.live.fitting import fit
@@ -24,6 +23,7 @@ from iris_tui.drawing import Run, cut_runs, padded, strip_of, width_of
 from iris_tui.keymap import bindings
 from iris_tui.scope import ActionHost
 from iris_tui.widgets.line import Line, Painted
+from iris_tui.widgets.scrolled import Scrolled
 
 if TYPE_CHECKING:
     from textual import events
@@ -63,7 +63,7 @@ class TableHeader(Line):
         self.can_focus = False
 
 
-class VirtualTable(ActionHost, ScrollView, Painted, can_focus=True, inherit_bindings=False):
+class VirtualTable(ActionHost, Scrolled, Painted, can_focus=True, inherit_bindings=False):
     """Draws a RowStore. Call `flush` after the store changed, `tick` once a second, `reordered` after a new order."""
 
     DEFAULT_CSS = """
