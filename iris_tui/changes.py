@@ -124,9 +124,13 @@ def _title(verb: str, row: ChangeKind, plan: Plan) -> str:
     return f"{verb} {_what(row, plan)}"
 
 
+def _number(plan: Plan) -> int:
+    """How many things it changes: its targets, or where it has none by name, its requests."""
+    return len(plan.targets) or len(plan.requests)
+
+
 def _what(row: ChangeKind, plan: Plan) -> str:
-    number = len(plan.targets) or len(plan.requests)
-    return one_line(plan.targets[0].id) if len(plan.targets) == 1 else counted(number, row.noun)
+    return one_line(plan.targets[0].id) if len(plan.targets) == 1 else counted(_number(plan), row.noun)
 
 
 def _skipped(plan: Plan) -> str:
@@ -151,7 +155,7 @@ def _gate(
 ) -> GateScreen:
     verb = action.title.partition(":")[0]
     what = _what(row, plan)
-    one = len(plan.targets) == 1
+    number = _number(plan)
     shown = set(store.order) if store is not None and len(names) > 1 else set()
     effects = [*plan.effects, *plan.lasting]
     if plan.unchecked:
@@ -171,7 +175,7 @@ def _gate(
             if shown
             else 0,
             changed=lambda: changed_since(store, plan),
-            button=f"{verb} {f'the {row.noun}' if one else counted(len(plan.targets), row.noun)}",
+            button=f"{verb} {f'the {row.noun}' if number == 1 else counted(number, row.noun)}",
             skipped=_skipped(plan) if plan.skipped else "",
             hints=plan.hints,
             again=again,

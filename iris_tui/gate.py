@@ -300,19 +300,20 @@ class QuitScreen(ModalScreen[bool]):
         Binding("right,down", "app.focus_next", show=False),
         Binding("left,up", "app.focus_previous", show=False),
     ]
+    AUTO_FOCUS = ".-first"
 
     def __init__(self, note: str, *, stay: bool = False) -> None:
         super().__init__()
         self._note = note
-        self.AUTO_FOCUS = "#quit-stay" if stay else "#quit-go"
+        self._stay = stay
 
     def compose(self) -> ComposeResult:
         with Vertical(id="quit"):
             yield Static("Quit the console?", id="quit-title", markup=False)
-            yield Static(self._note, markup=False)
+            yield Static(self._note, id="quit-note", markup=False)
             with Horizontal():
-                yield Button("Quit (y)", id="quit-go", compact=True)
-                yield Button("Stay (n)", id="quit-stay", compact=True)
+                yield Button("Quit (y)", id="quit-go", compact=True, classes="" if self._stay else "-first")
+                yield Button("Stay (n)", id="quit-stay", compact=True, classes="-first" if self._stay else "")
 
     @on(Button.Pressed, "#quit-go")
     def action_go(self) -> None:

@@ -18,11 +18,12 @@ from iris_core.cli.diagnostics import Diagnostics
 from iris_core.contracts import IrisError
 from iris_core.live.faults import fault_text
 from iris_core.model.errors import ModelError
+from iris_core.model.text import one_line
 from iris_core.procedures.events import Suspended
 from iris_tui.threads import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from iris_core.cli.rollout_runs import Run
     from iris_core.cli.session import Session as CommandLine
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from iris_core.procedures.approvals import Answer
     from iris_core.procedures.engine import Engine
     from iris_core.procedures.events import Gate, Outcome
+    from iris_core.procedures.journal import Record
     from iris_tui.session import Session
 
 KEPT_NOTES: Final = 20
@@ -145,6 +147,51 @@ async def _close(run: Run) -> None:
         run.journal.close()
 
 
+def leaving(procedure: str, records: Sequence[Record], gate: str) -> Iterator[str]:
+    """What becomes of a rollout whose console ends now: what goes on, what stops, who holds which lock, and how to go on with it.
+
+    `gate` is the question that waits, "" if none does.
+    """
+    from iris_core.procedures import rollout_report
+
+    name = under_way(records)
+    locked = held_locks(records)
+    short = one_line(name)
+    if gate:
+        yield f"{one_line(procedure)} stops here: its question ({one_line(gate)}) stays open, and nothing goes on by itself."
+    elif not name:
+        yield f"{one_line(procedure)} stops here, before anything was changed."
+    elif rollout_report.standing(records, name) == "in its watch":
+        yield f"{one_line(procedure)} stops here: {short} runs the new release, and its jobs go on, but nobody watches it. The watch begins"
+        yield "anew when the rollout is gone on with, and nothing shortens it."
+    else:
+        yield f"{one_line(procedure)} stops at the next safe point: a controller of {short} that is being replaced is seen to its end first,"
+        yield "and the console waits for that. Jobs go on."
+    if locked:
+        yield f"{one_line(procedure)} keeps the lock of {one_line(', '.join(locked))}: nobody else can change that until it is gone on with or ended."
+    else:
+        yield "It holds no lock."
+    yield f"Go on with it: iris-core rollout resume {one_line(procedure)}, or :rollout-resume here. End it: iris-core rollout abort {one_line(procedure)}."
+
+
+def under_way(records: Sequence[Record]) -> str:
+    """The cluster that a rollout is at, "" before the first."""
+    begun = [str(record["event"]) for record in records if record["type"] == "step"]
+    return next((name.removesuffix("/begin") for name in reversed(begun) if name.endswith("/begin")), "")
+
+
+def held_locks(records: Sequence[Record]) -> list[str]:
+    """The clusters whose lock a rollout has taken, or has begun to take, and has not given back."""
+    held: list[str] = []
+    for record in records:
+        name, _, part = str(record.get("event", "")).partition("/")
+        if record["type"] == "done" and part.endswith("unlock") and name in held:
+            held.remove(name)
+        elif record["type"] == "intent" and part.endswith("lock") and not part.endswith("unlock") and name not in held:
+            held.append(name)
+    return held
+
+
 class Rollouts:
     """Those of one console. `watch_clock` is that of the watch, for tests; None = the machine's own."""
 
@@ -230,9 +277,8 @@ class Rollouts:
         driving = self.driving
         if driving is None or driving.over:
             return ""
-        if driving.asked is not None:
-            return f"{driving.id} stays at its gate, and goes on from there."
-        return f"{driving.id} is left at the next safe point first."
+        gate = driving.asked.gate.id if driving.asked is not None else ""
+        return "\n".join(leaving(driving.id, driving.run.journal.records, gate))
 
     async def end(self) -> None:
         """Leave what runs at a safe point, and wait for that."""

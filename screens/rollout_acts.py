@@ -117,6 +117,8 @@ class RolloutActs(Base):
     def _go_on(self, text: str, *, end: bool) -> None:
         self._require_free()
         wanted = text.strip() or self.shown or None
+        doing = "ending" if end else "going on with"
+        self.console.say(f"{doing} {one_line(wanted) if wanted else 'the rollout that was left'} …")
         self._drive(self.rollouts.go_on(self.session, wanted, end=end), "go on with a rollout")
 
     def _drive(self, opening: Awaitable[Driving], doing: str) -> None:
@@ -172,7 +174,9 @@ class RolloutActs(Base):
         def sure(text: str) -> None:
             self._require_write()
             if text.strip() != ABORT:
-                raise ModelError(f"type {ABORT} to end it; Escape leaves it as it is")
+                raise ModelError(
+                    f"{one_line(repr(text.strip()))} ends nothing: type {ABORT}; Escape leaves it as it is"
+                )
             self.text.take_focus()
             if self.driving is not None:
                 self.driving.abort()

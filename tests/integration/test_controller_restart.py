@@ -266,10 +266,8 @@ def test_a_rollback_whose_checkpoint_is_lost_names_its_way_out_and_no_work_is_lo
     started = deployed.command("start")
     assert started.returncode == 1 and "cannot be done" in started.stderr
     assert started.stderr.count("cluster controller withdraw-rollback") >= 1, started.stderr
-    shown = deployed.command("withdraw-rollback", "--dry-run")
-    assert shown.returncode == 0 and "no job is lost" in shown.stderr and deployed.standing == request
     done = deployed.command("withdraw-rollback", "--confirm", "served")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0 and "no job is lost" in done.stderr, done.stderr
     assert (deployed.standing.phase, deployed.standing.image) == (Phase.COMMITTED, runs) and serves(deployed, but=0)
     assert lock.read(store).holder is None
     enough.touch()

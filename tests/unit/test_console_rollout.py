@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.widgets import Button
+from textual.widgets import Button, Static
 
 from iris_core.cli import rollout_fleet, rollout_runs
 from iris_core.cli.session import Session
@@ -17,8 +18,11 @@ from iris_core.contracts import UsageFailed
 from iris_core.model.errors import ModelError
 from iris_core.procedures import journal as journals
 from iris_core.procedures.rollout_scope import Candidate
+from iris_tui.gate import QuitScreen
+from iris_tui.rollouts import held_locks, leaving
 from iris_tui.widgets.line_input import LineInput
-from tests.unit.rollout_world import NEW, RolloutWorld
+from tests.unit.procedures_world import Killed
+from tests.unit.rollout_world import NEW, Operator, RolloutWorld
 from tests.unit.test_console_app import Rig, console
 
 pytestmark = pytest.mark.asyncio
@@ -180,6 +184,68 @@ async def test_the_watch_is_drawn_while_it_goes_on_and_says_what_is_left(world: 
         assert not world["h2"].host.effects
 
 
+async def test_quitting_during_a_watch_says_what_goes_on_and_what_stops(world: RolloutWorld) -> None:
+    async with wizard(world) as it:
+        await it.begin()
+        await it.approve("tree")
+        world.clock.going.clear()
+        await it.approve("h1/restart")
+        await it.rig.until(lambda: "the watch of h1: 0 of 300 s" in it.text)
+        app = it.rig.app
+        for command, answer in (("q", "enter"), ("quit", "escape"), ("ask-quit", "n")):
+            app.run_command(command)
+            await it.rig.until(lambda: isinstance(app.screen, QuitScreen) and app.focused is not None)
+            await it.rig.until(lambda: "nobody watches it" in it.rig.screen_text())
+            said = " ".join(str(app.screen.query_one("#quit-note", Static).render()).split())
+            assert "h1 runs the new release, and its jobs go on, but nobody watches it" in said
+            assert "begins anew when the rollout is gone on with" in said and "keeps the lock of h1" in said
+            assert f"iris-core rollout resume {it.screen.shown}" in said and "rollout abort" in said
+            assert app.focused is app.screen.query_one("#quit-stay")
+            await it.rig.keys(answer)
+            await it.rig.until(lambda: not isinstance(app.screen, QuitScreen))
+        assert app.return_code is None and not it.screen.driving.leaving
+        app.run_command("q")
+        await it.rig.until(lambda: isinstance(app.screen, QuitScreen) and app.focused is not None)
+        await it.rig.pilot.press("y")
+        async with asyncio.timeout(30):
+            while app.return_code is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    assert it.journal[-1]["type"] != "ended" and not world["h1"].free
+
+
+@pytest.mark.parametrize("refuses", [(), ("h2/restart",)])
+async def test_what_a_console_that_ends_says_of_the_locks_is_so_wherever_it_ends(
+    tmp_path: Path, refuses: tuple[str, ...]
+) -> None:
+    (tmp_path / "whole").mkdir()
+    whole = RolloutWorld(tmp_path / "whole")
+    await whole.run(Operator(*refuses))
+    for number in range(0, whole.lines, 4):
+        (tmp_path / str(number)).mkdir()
+        world = RolloutWorld(tmp_path / str(number))
+        with pytest.raises(Killed):
+            await world.run(Operator(*refuses), die_at=number, after=True)
+        records = journals.read(world.path)
+        taken = [name for name in world.clusters if not world[name].free]
+        held = held_locks(records)
+        assert set(taken) <= set(held), number
+        assert held == taken or records[-1]["type"] == "intent", number
+        said = "\n".join(leaving("rollout-1", records, ""))
+        assert ("It holds no lock." in said) is (not held) and "iris-core rollout resume rollout-1" in said
+
+
+async def test_going_on_from_the_list_says_so_at_once(world: RolloutWorld) -> None:
+    async with wizard(world) as it:
+        await it.begin()
+    async with wizard(world, account="grace") as it:
+        await it.open()
+        await it.rig.until(lambda: "Rollouts, the newest first" in it.text)
+        it.rig.app.run_command("rollout-resume")
+        words = "going on with the rollout that was left …"
+        await it.rig.until(lambda: any(words in note.message for note in it.rig.app._notifications))
+        await it.rig.until(lambda: it.asked == "tree")
+
+
 async def test_who_looks_on_sees_the_same_and_is_asked_nothing(world: RolloutWorld) -> None:
     async with wizard(world) as driver:
         await driver.begin()
@@ -240,6 +306,8 @@ async def test_what_cannot_begin_is_said_and_nothing_is_there(world: RolloutWorl
         await it.open("rollout-nothing")
         await it.rig.until(lambda: "no procedure rollout-nothing" in it.text)
         (world.folder / "rollout-torn.jsonl").write_text("no record\n{}\n")
+        it.rig.app.run_command("rollouts")
+        await it.rig.until(lambda: "rollout-torn cannot be read: " in " ".join(it.text.split()))
         await it.open("rollout-torn")
         await it.rig.until(lambda: "a person must look" in " ".join(it.text.split()))
 
