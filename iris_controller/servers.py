@@ -90,9 +90,12 @@ class Servers:
             await self._http.start()
             await self.port.start()
         except OSError as error:
+            # Where the cluster file names the port, workers and clients look for the controller there: an option would hide it.
+            named = options.port is None and options.config.controller_port
+            choose = "choose another port in the cluster file" if named else "choose another with --port"
             raise BootFailed(
                 f"cannot listen: {error.strerror or error}",
-                hint="choose another with --port, or stop what holds it"
+                hint=f"{choose}, or stop what holds it"
                 if error.errno == errno.EADDRINUSE
                 else "give --host an address of this machine",
             ) from error

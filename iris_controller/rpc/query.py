@@ -86,7 +86,12 @@ class QueryService:
             return exhausted(
                 message, code="query_limit", field="sql", hint="ask for less, or query a checkpoint offline"
             )
-        return invalid("sql", f"SQL: {message}", code="query_syntax", position=position_of(message, sql))
+        hint = (
+            "log, iris.task and the other tables of the log store are asked with `stats query`"
+            if "no such table" in message
+            else ""
+        )
+        return invalid("sql", f"SQL: {message}", code="query_syntax", position=position_of(message, sql), hint=hint)
 
 
 def position_of(message: str, sql: str) -> int | None:

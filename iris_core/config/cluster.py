@@ -35,7 +35,7 @@ from iris_core.model.ids import check_component
 from iris_core.model.secret_reference import SecretReference, check_reference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _TOP: Final = frozenset(
     [
@@ -217,16 +217,21 @@ def _looks_like_a_cluster(path: Path) -> bool:
     return any(line.startswith(b"platform:") for line in lines) and any(line.startswith(b"name:") for line in lines)
 
 
+def unknown_cluster(name: str, known: Iterable[str]) -> UsageFailed:
+    """What is said of a name that no cluster file has; the hint has the closest one, and where a new file goes."""
+    near = did_you_mean(name, known)
+    return UsageFailed(
+        f"no cluster named {shown(name)}",
+        hint=f"{near + ' ' if near else ''}`cluster list` shows them; put its file into ~/.config/iris/clusters, or give it with --config FILE",
+    )
+
+
 def find_cluster(name: str) -> Path:
     """The file of a named cluster. Raises UsageFailed: there is none; the hint has the closest name."""
     known = {cluster.name: cluster.path for cluster in named_clusters()}
     if name in known:
         return known[name]
-    near = did_you_mean(name, [*known, LOCAL])
-    raise UsageFailed(
-        f"no cluster named {shown(name)}",
-        hint=f"{near + ' ' if near else ''}run `cluster list` to see the named clusters",
-    )
+    raise unknown_cluster(name, [*known, LOCAL])
 
 
 def load_config(path: Path, *, embedded: bool = False) -> ClusterConfig:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from iris_core.config.cluster import unknown_cluster
 from iris_core.contracts import UsageFailed
-from iris_core.model.errors import did_you_mean, shown
+from iris_core.model.errors import shown
 
 LEAD: Final = ("marin-dev", "marin")
 """These come first, in this order, where they are among the clusters."""
@@ -61,11 +62,7 @@ def named(candidates: Sequence[Candidate], names: Sequence[str]) -> tuple[Candid
         if name in names[:number]:
             raise UsageFailed(f"--clusters names {shown(name)} twice")
         if name not in known:
-            near = did_you_mean(name, known)
-            raise UsageFailed(
-                f"no cluster named {shown(name)}",
-                hint=f"{near + ' ' if near else ''}run `cluster list` to see the named clusters",
-            )
+            raise unknown_cluster(name, known)
     return tuple(known[name] for name in names)
 
 
@@ -80,4 +77,7 @@ def check(chosen: Sequence[Candidate]) -> None:
                 hint="leave it out: --clusters names those that are taken",
             )
         if candidate.refusal:
-            raise UsageFailed(f"{candidate.name}: {candidate.refusal}")
+            raise UsageFailed(
+                f"{candidate.name}: {candidate.refusal}",
+                hint="mend that, or leave it out: --clusters A,B names those that are taken",
+            )

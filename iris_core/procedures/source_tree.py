@@ -211,5 +211,8 @@ def _out(
 def _failed(words: Sequence[str], folder: Path, said: str) -> IrisError:
     line = " ".join(said.split())[:300].removeprefix("fatal: ")
     if "not a git repository" in line:
-        return UsageFailed(f"{folder} is in no git repository", hint="a release is made from one")
+        return UsageFailed(
+            f"{folder} is in no git repository",
+            hint="a release is made from one: run this in the clone that is to be shipped",
+        )
     return IrisError(f"git {words[0]}: {line}")

@@ -191,8 +191,14 @@ def test_serve_is_the_controller_s_own_program(place: Place, tmp_path: Path) -> 
             port,
         )
         done = place.run(*words)
-    assert done.code == 1
-    assert f"Error: cannot listen: port {port} on 127.0.0.1 is in use" in done.err
+        config.write_text(
+            f"name: c\nplatform: {{local: }}\ncontroller: {{local: {{port: {port}}}}}\nworker_provider: {{}}\n"
+        )
+        named = place.run(*words[:-2])
+    assert (done.code, named.code) == (1, 1)
+    for said in (done.err, named.err):
+        assert f"Error: cannot listen: port {port} on 127.0.0.1 is in use" in said
+    assert "choose another with --port" in done.err and "choose another port in the cluster file" in named.err
     unknown = place.run("cluster", "controller", "serve", "--config", str(tmp_path / "none.yaml"))
     assert unknown.code == 2
     end_finelog(tmp_path / "s")

@@ -214,6 +214,11 @@ def test_what_does_not_run_is_said_in_one_line(store: Finelog, sql: str, status:
     assert "/" not in message
 
 
+def test_a_table_of_the_controller_s_database_is_pointed_at_the_command_that_has_it(store: Finelog) -> None:
+    _, detail, _ = refusal(store, "SELECT * FROM jobs")
+    assert detail.code == "unknown_table" and "are asked with `iris-core query`" in detail.hint
+
+
 @pytest.mark.parametrize(
     ("sql", "fields", "words"),
     [

@@ -90,12 +90,16 @@ def test_the_order_is_the_lead_pair_and_then_the_smallest_and_names_given_are_ta
     [
         ("a,a", "names 'a' twice"),
         ("a,", "names an empty cluster"),
-        ("ab", "no cluster named 'ab'"),
+        (
+            "ab",
+            "no cluster named 'ab'; did you mean 'a'? `cluster list` shows them; put its file into ~/.config/iris/clusters",
+        ),
         ("local", "ends with whoever started it"),
         ("clouds", "clouds: this release does not roll out to gcp clusters"),
         ("kube", "kube: this release does not roll out to coreweave clusters"),
         ("forgetful", "forgetful: "),
         ("torn", "torn: "),
+        ("torn,a", "or leave it out: --clusters A,B names those that are taken"),
     ],
 )
 def test_what_cannot_be_taken_is_refused_by_its_name_before_anything_else(

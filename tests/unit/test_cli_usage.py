@@ -133,7 +133,10 @@ def test_a_wrong_line_is_refused_with_one_that_helps(world: World, line: str, sa
         ("--controller-url http://h:1 --config x job list", "exclude each other"),
         ("--controller-url http://h:1/path job list", "only scheme, host and port belong there"),
         ("--controller-url= job list", "--controller-url is empty"),
-        ("--cluster nope job list", "no cluster named 'nope'"),
+        (
+            "--cluster nope job list",
+            "no cluster named 'nope'; `cluster list` shows them; put its file into ~/.config/iris/clusters",
+        ),
         ("--config /nonexistent.yaml job list", "cannot read /nonexistent.yaml"),
         ("--transport smoke job list", "'smoke' is not one of"),
         ("job list", "give --cluster NAME, --config FILE or --controller-url URL"),

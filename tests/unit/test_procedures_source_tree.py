@@ -127,8 +127,9 @@ def test_repositories_inside_are_named_because_a_tree_cannot_hold_them(repositor
 def test_without_a_commit_and_outside_of_a_repository(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(UsageFailed, match="no git repository"):
+    with pytest.raises(UsageFailed, match="no git repository") as refused:
         freeze(empty)
+    assert "in the clone that is to be shipped" in refused.value.hint
     git(empty, "init", "-q", "-b", "main")
     (empty / "f").write_text("x")
     tree = freeze(empty)

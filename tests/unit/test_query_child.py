@@ -115,6 +115,15 @@ def test_a_syntax_error_has_its_place(database: Path, sql: str, position: int) -
     assert caught.value.position == position, caught.value.message
 
 
+def test_a_table_of_the_log_store_is_pointed_at_the_command_that_has_it(database: Path) -> None:
+    with pytest.raises(RpcError) as caught:
+        ask(database, "SELECT * FROM log")
+    assert "are asked with `stats query`" in caught.value.hint
+    with pytest.raises(RpcError) as other:
+        ask(database, "SELECT nope FROM t")
+    assert not other.value.hint
+
+
 @pytest.mark.parametrize("sql", ["", "   ", ";", "-- nothing", "SELECT 1; SELECT 2"])
 def test_exactly_one_statement(database: Path, sql: str) -> None:
     with pytest.raises(RpcError) as caught:

@@ -125,7 +125,8 @@ class Statements:
                 f"SQL: there is no table {shown(message)}",
                 code="unknown_table",
                 position=position,
-                hint=near or "`iris-core stats tables` lists them; a name with dots needs double quotes",
+                hint=near
+                or "`iris-core stats tables` lists them; jobs, tasks and workers are asked with `iris-core query`",
             )
         if kind == "fault":
             return RpcError("INTERNAL", f"the query's process failed: {message}", code="query_failed", field="sql")
