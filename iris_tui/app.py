@@ -20,7 +20,7 @@ from iris_core.model.errors import ModelError
 from iris_core.model.text import one_line
 from iris_tui import registry
 from iris_tui.access import Access
-from iris_tui.actions import SCOPES, Action, in_scope
+from iris_tui.actions import ACTIONS, SCOPES, Action, in_scope
 from iris_tui.actions.live import LIVE
 from iris_tui.clusters import Clusters
 from iris_tui.endings import SIGNALS
@@ -115,6 +115,9 @@ class IrisApp(
         screen = self.screen
         built = isinstance(screen, ConsoleScreen) and screen.is_built
         return built and (key == "escape" or any(key in self.keymap.keys(action) for action in in_scope("app")))
+
+    def is_bound(self, key: str) -> bool:
+        return any(key in self.keymap.keys(action) for action in ACTIONS)
 
     def on_load(self) -> None:
         # Before the terminal is changed, so that no signal can leave it so.

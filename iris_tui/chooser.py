@@ -13,6 +13,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from iris_core.model.text import one_line
+from iris_tui.keymap import ESCAPE
 
 
 class ChooserApp(App[str], inherit_bindings=False):
@@ -25,7 +26,7 @@ class ChooserApp(App[str], inherit_bindings=False):
     OptionList { margin: 1 2; height: 1fr; border: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,ctrl+c,ctrl+q", "leave", show=False),
+        Binding(f"{ESCAPE},q,ctrl+c,ctrl+q", "leave", show=False),
         Binding("j", "screen.cursor_down", show=False),
     ]
 

@@ -21,6 +21,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
 from iris_core.model.text import one_line
+from iris_tui.keymap import ESCAPE
 from iris_tui.themes import is_production
 from iris_tui.widgets.line_input import LineInput
 
@@ -119,7 +120,7 @@ class GateScreen(ModalScreen[Decision | None]):
     GateScreen Input { background: $background; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "refuse", show=False),
+        Binding(ESCAPE, "refuse", show=False),
         Binding("right", "button(1)", show=False),
         Binding("left", "button(-1)", show=False),
         Binding("down", "app.focus_next", show=False),
@@ -295,7 +296,7 @@ class QuitScreen(ModalScreen[bool]):
     QuitScreen Button:focus { text-style: bold reverse; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,n", "stay", show=False),
+        Binding(f"{ESCAPE},n", "stay", show=False),
         Binding("y,q,ctrl+c,ctrl+q", "go", show=False),
         Binding("right,down", "app.focus_next", show=False),
         Binding("left,up", "app.focus_previous", show=False),
@@ -336,7 +337,7 @@ class MenuScreen(ModalScreen[str]):
     MenuScreen Button:focus { text-style: bold reverse; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,x", "close", show=False),
+        Binding(f"{ESCAPE},q,x", "close", show=False),
         Binding("down,j", "app.focus_next", show=False),
         Binding("up,k", "app.focus_previous", show=False),
     ]

@@ -65,6 +65,10 @@ def with_escape(keys: tuple[str, ...]) -> tuple[str, ...]:
     return (*keys, "circumflex_accent") if "escape" in keys else keys
 
 
+ESCAPE: Final = ",".join(with_escape(("escape",)))
+"""What leaves a dialog."""
+
+
 def shown(key: str) -> str:
     """A key as a person reads it: `ctrl+p` → `^p`, `slash` → `/`."""
     if key.startswith("ctrl+"):

@@ -29,6 +29,8 @@ LONGEST_S: Final = 1.0
 """A key that has not arrived by then (its widget was removed) holds up the next ones no longer, nor does a screen that is not ready."""
 LOOK_S: Final = 0.02
 """How often a screen is asked whether it takes keys, while some wait."""
+_LINE_FEED: Final = "ctrl+j"
+"""What an Enter arrives as that was typed before the terminal was the console's: the terminal's own line editing made it of it."""
 _AT_ONCE: Final = frozenset(key for action_id in PRIORITY for key in BY_ID[action_id].keys)
 
 
@@ -55,6 +57,8 @@ class TypeAhead(App[int]):
         """Until when each screen that does not take keys is waited for."""
 
     async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key) and event.key == _LINE_FEED and not self.is_bound(_LINE_FEED):
+            event = events.Key("enter", "\r")
         if isinstance(event, events.Key) and not event.is_forwarded and event.key not in _AT_ONCE:
             if self._key_busy or self._keys_waiting or not (self._takes_keys() or self.passes_at_once(event.key)):
                 self._keys_waiting.append(event)
@@ -66,6 +70,10 @@ class TypeAhead(App[int]):
 
     def passes_at_once(self, key: str) -> bool:
         """Whether a key is about no row or line, so that a screen that is built takes it before it shows anything."""
+        return False
+
+    def is_bound(self, key: str) -> bool:
+        """Whether an operator has given this key something to do."""
         return False
 
     def _takes_keys(self) -> bool:

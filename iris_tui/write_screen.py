@@ -11,6 +11,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
 from iris_core.model.text import one_line
+from iris_tui.keymap import ESCAPE
 from iris_tui.widgets.line_input import LineInput
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class WriteScreen(ModalScreen[bool]):
     WriteScreen Button:focus { text-style: bold reverse; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "refuse", show=False),
+        Binding(ESCAPE, "refuse", show=False),
         Binding("down", "app.focus_next", show=False),
         Binding("up", "app.focus_previous", show=False),
     ]

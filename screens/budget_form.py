@@ -18,6 +18,7 @@ from iris_core.live.user_columns import spends_text
 from iris_core.model.bands import BANDS, band_label, parse_band
 from iris_core.model.errors import ModelError, shown
 from iris_core.model.text import one_line
+from iris_tui.keymap import ESCAPE
 from iris_tui.widgets.line_input import LineInput
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class BudgetForm(ModalScreen["tuple[int, int] | None"]):
     BudgetForm Button:focus { text-style: bold reverse; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", show=False),
+        Binding(ESCAPE, "leave", show=False),
         Binding("down", "app.focus_next", show=False),
         Binding("up", "app.focus_previous", show=False),
     ]

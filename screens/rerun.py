@@ -19,6 +19,7 @@ from iris_core.live.faults import fault_text
 from iris_core.model.errors import ModelError
 from iris_core.model.ids import JobId
 from iris_core.model.text import one_line
+from iris_tui.keymap import ESCAPE
 from iris_tui.widgets.line_input import LineInput
 from screens.rerun_request import FIELDS, Rerun, request_of, texts_of
 
@@ -96,7 +97,7 @@ class RerunForm(ModalScreen[Rerun | None]):
     RerunForm Button:focus { text-style: bold reverse; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", show=False),
+        Binding(ESCAPE, "leave", show=False),
         Binding("down", "app.focus_next", show=False),
         Binding("up", "app.focus_previous", show=False),
     ]

@@ -19,6 +19,7 @@ from iris_core.model.bands import band_label
 from iris_core.model.errors import ModelError
 from iris_core.model.quantities import format_cpu, format_size
 from iris_core.model.text import one_line
+from iris_tui.keymap import ESCAPE
 from iris_tui.widgets.line_input import LineInput
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class WhatIfForm(ModalScreen["list[str] | None"]):
     WhatIfForm Button:focus { text-style: bold reverse; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", show=False),
+        Binding(ESCAPE, "leave", show=False),
         Binding("down", "app.focus_next", show=False),
         Binding("up", "app.focus_previous", show=False),
     ]

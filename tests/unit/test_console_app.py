@@ -825,6 +825,21 @@ async def test_an_escape_that_came_together_with_the_next_key_is_an_escape() -> 
         await rig.until(lambda: rig.app.screen is rig.jobs)
 
 
+async def test_an_escape_that_came_together_with_the_next_key_leaves_a_gate() -> None:
+    async with console() as rig:
+        await open_gate(rig, "/cleo/sweep-lr")
+        await rig.keys("circumflex_accent")
+        await rig.until(lambda: rig.app.screen is rig.jobs)
+        assert not rig.client.called("TerminateJob")
+
+
+async def test_an_enter_that_was_typed_before_the_console_had_the_terminal_is_an_enter() -> None:
+    async with console() as rig:
+        await rig.keys("colon", *"jobs", "space", *"ada", "ctrl+j")
+        await rig.until(lambda: rig.jobs.filter is not None and rig.jobs.filter.text == "ada")
+        assert not rig.jobs.prompt.is_open
+
+
 async def test_a_command_from_a_page_goes_back_to_its_screen() -> None:
     async with console() as rig:
         await rig.row("/dan/oom")
