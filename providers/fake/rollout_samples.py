@@ -80,14 +80,14 @@ def sample_records(now_ms: int, samples: int = 13) -> list[dict[str, Any]]:
     }  # fmt: skip
     made.gathered("tree-state", "the tree", 897, tree)
     for name in names:
-        made.add("gathering", f"preflight/{name}", 896, title=f"what {name} needs")
+        made.add("gathering", f"{name}/needs", 896, title=f"what {name} needs")
         found = [
             {"what": what, "why": "", "ok": True, "detail": how.format(store=f"gs://iris-{name}")}
             for what, how in CHECKS
         ]
         for check in found:
-            made.add("progress", f"preflight/{name}", 895, value=check)
-        made.add("gathered", f"preflight/{name}", 894, value=found)
+            made.add("progress", f"{name}/needs", 895, value=check)
+        made.add("gathered", f"{name}/needs", 894, value=found)
     made.asked("tree", f"Ship tree {NEW[:12]} to lab, rack-a, rack-b", 860)
     for number, (name, began) in enumerate((("lab", 850.0), ("rack-a", 300.0))):
         made.add("step", f"{name}/begin", began, title=f"{name}: {NEW[:12]}")
