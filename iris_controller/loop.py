@@ -40,6 +40,8 @@ FORGET_EVERY_MS = 600_000
 LAG_WARNING_S = 0.25
 HOLD_LOOK_S = 0.05
 HELD_RETRY_MS = 2_000
+LONG_PLAN_S = 0.005
+"""A batch that took longer to plan lets others run before it is written down."""
 
 
 class Commits(Protocol):
@@ -132,7 +134,9 @@ class ControllerLoop:
         """The controller's own commands that came meanwhile."""
         self._forgot_ms = 0
         self._in_hand: list[Command[Any]] = []
-        """The batch that is planned or being written."""
+        """The commands of the batch that is planned or being written."""
+        self._busy = False
+        """There is such a batch; one that is a slice of the scheduler alone has no commands."""
         self._single = 0
         """So many commands are to be taken one by one."""
         self._slices_from = 0.0
@@ -196,7 +200,7 @@ class ControllerLoop:
         """Takes nothing in any more: callers get UNAVAILABLE, the controller's own commands wait, nothing is scheduled. Returns once
         what was there before is durable; then the state does not change until `resume`."""
         self._held = why
-        while self._queue or self._in_hand:
+        while self._queue or self._busy:
             await self.next_commit(HOLD_LOOK_S)
 
     def resume(self) -> None:
@@ -215,7 +219,11 @@ class ControllerLoop:
                 self._wake.clear()
                 await self._rest()
                 continue
-            await self._batch()
+            self._busy = True
+            try:
+                await self._batch()
+            finally:
+                self._busy = False
 
     def close(self) -> None:
         """No more commands from outside; what is queued is still done."""
@@ -292,6 +300,10 @@ class ControllerLoop:
         self.stats.last_plan_ms = (planned - started) * 1000
         if planned - started > LAG_WARNING_S:
             log.warning("a batch of %d commands took %.0f ms to plan", len(commands), self.stats.last_plan_ms)
+        if planned - started > LONG_PLAN_S:
+            # Nothing of the state changes meanwhile: all that does is a batch, and this is the one.
+            await asyncio.sleep(0)
+            planned = time.perf_counter()
         if overlay.dirty:
             try:
                 statements = encode.statements(overlay, now_ms, self._forget_before(now_ms))
@@ -312,6 +324,9 @@ class ControllerLoop:
         self._in_hand = []
         if overlay.dirty:
             await self._announce()
+        if sliced:
+            # The next slice may follow at once, and the applying of this one took its time.
+            await asyncio.sleep(0)
 
     def _take(self) -> list[Command[Any]]:
         most = 1 if self._single else BATCH_COMMANDS

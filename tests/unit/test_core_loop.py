@@ -226,6 +226,45 @@ async def test_waiting_for_a_commit_is_not_woken_by_a_batch_that_changed_nothing
     await asyncio.wait_for(running, 5)
 
 
+class OneSlice(Ticks):
+    """Plans once, without a command beside it."""
+
+    def wanted(self) -> bool:
+        return not self.asked
+
+    def slice(self, overlay: Overlay, now_ms: int) -> dict[str, str]:
+        self.asked += 1
+        submit.admit(overlay, job("/u/a"), now_ms)
+        return {}
+
+
+class SlowStore(Store):
+    """Says when it has begun, and ends when it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.go = asyncio.Event(), asyncio.Event()
+
+    async def commit(self, statements: Sequence[Statement]) -> None:
+        self.begun.set()
+        await self.go.wait()
+
+
+async def test_a_hold_waits_for_a_slice_that_is_being_written() -> None:
+    store = SlowStore()
+    loop = ControllerLoop(Model(), store, OneSlice())
+    running = asyncio.create_task(loop.run())
+    await asyncio.wait_for(store.begun.wait(), 5)
+    holding = asyncio.create_task(loop.hold("a look"))
+    await asyncio.sleep(0)
+    assert not holding.done() and not loop.model.jobs
+    store.go.set()
+    await asyncio.wait_for(holding, 5)
+    assert "/u/a" in loop.model.jobs
+    loop.close()
+    await asyncio.wait_for(running, 5)
+
+
 async def test_a_nan_is_no_reason_to_call_the_disk_full(tmp_path: Path) -> None:
     async with rig(tmp_path / "c.sqlite3") as r:
         with pytest.raises(sqlite3.OperationalError):

@@ -13,6 +13,7 @@ from iris_controller.scheduling.order import NOT_PLANNED, explain_pending, servi
 from iris_controller.scheduling.plan import Planner
 from iris_controller.scheduling.snapshot import BUILDING_LIMIT, IDLE_GROUPS
 from iris_controller.state import kernel
+from iris_controller.state.desired import withheld
 from iris_controller.state.model import Usage
 from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import JobSpec, Worker
@@ -473,7 +474,11 @@ def check_complete(world: World) -> None:
     check_invariants(world.model)
     model = world.model
     for worker_id, worker in model.workers.items():
-        usage = model.usage_of(worker_id)
+        # What waits for those it displaces has its room promised, and gets it when they are gone.
+        usage = Usage()
+        for attempt in model.attempts_on(worker_id):
+            if not withheld(model, attempt):
+                usage.add(attempt.resources, 1, False)
         assert usage.cpu_millicores <= worker.total.cpu_millicores
         assert usage.memory_bytes <= worker.total.memory_bytes
         assert usage.gpu <= worker.total.gpu_count and usage.tpu <= worker.total.tpu_count
