@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from iris_core.model.constraints import Constraint, Mode
@@ -30,8 +31,9 @@ IDLE_GROUPS: Final = 64
 
 Tier = tuple[int, int]
 Standing = tuple[bool, bool, bool, "Resources", Mapping[str, str | int | float]]
-Room = tuple[int, int, int, int]
 GroupKey = tuple[tuple[Constraint, ...], bool]
+
+_order = attrgetter("order")
 
 
 class Node:
@@ -80,10 +82,6 @@ class Node:
             self.devices = total.device.count - (usage.gpu if total.device.kind == "gpu" else usage.tpu)
         self.building = usage.building
         self.tasks = usage.tasks
-
-    def room(self) -> Room:
-        """What a higher number of lets more fit."""
-        return self.cpu, self.memory, self.devices, -self.building
 
     def standing(self) -> Standing:
         """What decides where the worker belongs; all else about it is of no matter here."""
@@ -159,45 +157,66 @@ class Group:
         self._musts = [tests[c] for c in self.required]
         self._wishes = [tests[c] for c in self.preferred]
         self._members: dict[str, Tier] | None = None
-        self._kind_of: dict[str, Kind] = {}
+        self._kind_of: dict[str, Kind] | None = None
+        """Kept up only once somebody has asked what the members have in all."""
         self._kinds: Counter[Kind] = Counter()
         self._tiers: list[tuple[Tier, tuple[Node, ...]]] | None = None
 
     @property
     def members(self) -> dict[str, Tier]:
-        if self._members is None:
-            fitting = [node for node in self._nodes.values() if node.usable]
-            for must in self._musts:
-                fitting = must.select(fitting, True)
-            best: tuple[Tier, Tier] = (0, 0), (0, 0 if self.wants_device else 1)
-            self._members = members = {node.worker_id: best[node.device is not None] for node in fitting}
-            for wish in self._wishes:
-                for node in wish.select(fitting, False):
-                    unmet, other = members[node.worker_id]
-                    members[node.worker_id] = unmet + 1, other
-            self._kind_of = {node.worker_id: node.kind for node in fitting}
-            self._kinds = Counter(self._kind_of.values())
-        return self._members
+        return self._look() if self._members is None else self._members
+
+    def _look(self) -> dict[str, Tier]:
+        """The first look at all workers: whole tiers at a time, since each of many groups goes through all of them."""
+        fitting = [node for node in self._nodes.values() if node.usable]
+        for must in self._musts:
+            fitting = must.select(fitting, True)
+        tiers: dict[Tier, list[Node]] = {(0, 0): fitting}
+        if not self.wants_device:
+            with_device = [node for node in fitting if node.device is not None]
+            if with_device:
+                tiers = {(0, 0): [node for node in fitting if node.device is None], (0, 1): with_device}
+        for wish in self._wishes:
+            split: dict[Tier, list[Node]] = {}
+            for (unmet, other), nodes in tiers.items():
+                for tier, found in (
+                    ((unmet, other), wish.select(nodes, True)),
+                    ((unmet + 1, other), wish.select(nodes, False)),
+                ):
+                    split[tier] = sorted(split[tier] + found, key=_order) if tier in split else found
+            tiers = split
+        self._members = members = dict.fromkeys([node.worker_id for node in fitting], (0, 0))
+        self._tiers = [(tier, tuple(tiers[tier])) for tier in sorted(tiers) if tiers[tier]]
+        for tier, workers in self._tiers:
+            if tier != (0, 0):
+                members.update(dict.fromkeys([node.worker_id for node in workers], tier))
+        return members
 
     @property
     def totals(self) -> list[Resources]:
         """What the members have in all, each once: a fleet has few kinds of workers."""
-        return [kind.total for kind in self._kinds] if self.members else []
+        if self._kind_of is None:
+            nodes = self._nodes
+            self._kind_of = {worker_id: nodes[worker_id].kind for worker_id in self.members}
+            self._kinds = Counter(self._kind_of.values())
+        return [kind.total for kind in self._kinds]
 
     def update(self, worker_id: str, node: Node | None) -> None:
         """Takes in that a worker came, went, or changed in attributes, total or usability."""
         members = self._members
         if members is None:
             return
-        had = self._kind_of.pop(worker_id, None)
+        kind_of = self._kind_of
+        had = kind_of.pop(worker_id, None) if kind_of is not None else None
         if had is not None:
             self._kinds[had] -= 1
             if not self._kinds[had]:
                 del self._kinds[had]
         if node is not None and node.usable and all(must(node) for must in self._musts):
             members[worker_id] = self._tier(node)
-            self._kind_of[worker_id] = node.kind
-            self._kinds[node.kind] += 1
+            if kind_of is not None:
+                kind_of[worker_id] = node.kind
+                self._kinds[node.kind] += 1
         elif members.pop(worker_id, None) is None:
             return
         self.version += 1
@@ -209,8 +228,8 @@ class Group:
 
     def tiers(self) -> list[tuple[Tier, tuple[Node, ...]]]:
         """The members by tier, best first, within a tier in the order in which they came."""
+        members, nodes = self.members, self._nodes
         if self._tiers is None:
-            nodes, members = self._nodes, self.members
             self._tiers = [
                 (tier, tuple([nodes[worker_id] for worker_id, its in members.items() if its == tier]))
                 for tier in sorted(set(members.values()))
@@ -244,7 +263,7 @@ class Fleet:
             self._count(node.standing(), 1)
             self._regroup(worker.worker_id, node)
             return node.usable
-        before = node.room()
+        cpu, memory, devices, building = node.cpu, node.memory, node.devices, node.building
         if node.worker is not worker:
             standing = node.standing()
             node.become(worker, self._kind(worker))
@@ -255,9 +274,9 @@ class Fleet:
                 self._regroup(worker.worker_id, node)
                 return node.usable
         node.refresh(usage)
-        after = node.room()
         # Most often it holds what the planner itself has given it.
-        return after != before and node.usable and any(now > then for now, then in zip(after, before, strict=True))
+        more = node.cpu > cpu or node.memory > memory or node.devices > devices or node.building < building
+        return more and node.usable
 
     def drop(self, worker_id: str) -> None:
         """Forgets a worker that the model does not know any more."""
