@@ -11,6 +11,7 @@ from rich.segment import Segment
 from textual.strip import Strip
 
 from iris_core.live.wording import Tone
+from iris_core.model.text import counted as counted
 from iris_core.model.text import truncate_cells
 
 if TYPE_CHECKING:
@@ -42,11 +43,6 @@ def cut_middle(text: str, width: int, ellipsis: str) -> str:
         return cut(text, width)
     tail = min(7, width // 3)
     return f"{text[: width - tail - len(ellipsis)]}{ellipsis}{text[-tail:]}"
-
-
-def counted(number: int, what: str) -> str:
-    """`1 job`, `2,000 jobs`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def padded(text: str, width: int, *, right: bool = False) -> str:

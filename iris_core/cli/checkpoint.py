@@ -90,6 +90,7 @@ def _require_unlocked(session: Session) -> None:
 
 def _confirm(session: Session, given: str | None) -> None:
     from iris_core.cli.confirming import confirmed
+    from iris_core.model.text import going_on
     from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 
     said = session.client.call(
@@ -99,6 +100,6 @@ def _confirm(session: Session, given: str | None) -> None:
     confirmed(
         given,
         said.cluster,
-        f"Stopping the controller of {said.cluster} after a checkpoint: {running} running tasks go on, nothing is scheduled and nobody"
+        f"Stopping the controller of {said.cluster} after a checkpoint: {going_on(running)}, nothing is scheduled and nobody"
         " can submit until it is started again",
     )

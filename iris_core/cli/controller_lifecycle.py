@@ -193,6 +193,7 @@ def require_unlocked(session: Session, found: Deployment) -> None:
 
 def _riding(session: Session) -> str:
     """What goes on without a controller, as far as it says."""
+    from iris_core.model.text import going_on
     from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 
     try:
@@ -204,8 +205,8 @@ def _riding(session: Session) -> str:
         )
     except IrisError as error:
         return f"it does not say what runs ({error.message})"
-    running = found.tasks_by_state.get("running", 0)
-    return f"{running} running tasks go on, nothing is scheduled and nobody can submit until it is started again"
+    running = going_on(found.tasks_by_state.get("running", 0))
+    return f"{running}, nothing is scheduled and nobody can submit until it is started again"
 
 
 @click.command(short_help="Show what is deployed, and how it runs.")

@@ -75,7 +75,8 @@ def drive(
 
             folder = journal_dir(asked.journal_dir)
         arguments = {"cluster": cluster, **arguments}
-        outcome = asyncio.run(_run(session, name, arguments, approver, folder, asked.resume, make, known))
+        kept = "" if asked.dry_run else f", journal in {folder}"
+        outcome = asyncio.run(_run(session, name, arguments, approver, folder, asked.resume, make, known, kept))
     output.line(outcome.state)
     for line in outcome.details:
         session.diagnostics.note(line)
@@ -93,7 +94,9 @@ async def _run(
     resume: str | None,
     make: Make,
     known: tuple[str, ...],
+    kept: str,
 ) -> Outcome:
+    """`kept` says where the journal stays, "" where it goes with its folder."""
     from iris_core.live.clock import SystemClock
     from iris_core.procedures import journal
     from iris_core.procedures.approvals import account as driver
@@ -122,7 +125,7 @@ async def _run(
             raise unfit(resume, error) from error
         engine = Engine(opened, approver, SystemClock(), account=account, watch=lambda record: _tell(session, record))
         on_end(engine.cancel)
-        session.diagnostics.note(f"procedure {opened.path.stem}, journal in {opened.path.parent}")
+        session.diagnostics.note(f"procedure {opened.path.stem}{kept}")
         return await engine.run(name, arguments, procedure)
 
 

@@ -11,7 +11,7 @@ from iris_core.live.wording import NOTHING, Tone, age, or_nothing
 from iris_core.live.worker_columns import device_text
 from iris_core.model.bands import band_label
 from iris_core.model.quantities import format_cpu, format_size
-from iris_core.model.text import one_line
+from iris_core.model.text import counted, one_line
 
 if TYPE_CHECKING:
     from iris_core.live.scheduler_tree import Group
@@ -32,12 +32,8 @@ def over_budget(group: Group) -> bool:
     return budget is not None and budget.budget_limit > 0 and band_label(budget.effective_band) == "batch"
 
 
-def _plural(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def _group_says(group: Group) -> str:
-    jobs = _plural(len(group.jobs), "job")
+    jobs = counted(len(group.jobs), "job")
     budget = budget_text(group)
     return f"{jobs}; {budget}" if budget else jobs
 

@@ -129,6 +129,16 @@ def one_line(text: str) -> str:
     return visible(" ".join(text.split()))
 
 
+def counted(number: int, what: str) -> str:
+    """`1 job`, `2,000 jobs`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def going_on(running: int) -> str:
+    """What does without its controller for a while: `1 running task goes on`."""
+    return f"{counted(running, 'running task')} {'goes' if running == 1 else 'go'} on"
+
+
 def cell_width(text: str) -> int:
     """Terminal cells that ``text`` takes once made ``visible``."""
     if text.isascii() and text.isprintable():

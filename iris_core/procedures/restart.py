@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from iris_core.contracts import IrisError
 from iris_core.model.resources import format_age
+from iris_core.model.text import going_on
 from iris_core.procedures import lock, record
 from iris_core.procedures.events import (
     APPROVE,
@@ -119,7 +120,7 @@ def _effects(target: Target, before: dict[str, Any], tree: dict[str, Any], skip:
     lines = [
         f"ships tree {tree['id']} ({tree['branch']}, {tree['subject']}) in the place of {before['release']}",
         *tree["warnings"],
-        f"{target.name} is without a controller for some seconds; {running} running tasks go on",
+        f"{target.name} is without a controller for some seconds; {going_on(running)}",
     ]
     if before["stale"]:
         lines.append(f"the record says that {before['stale']}; it is put right")

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.contracts import IrisError
 from iris_core.model.redact import redact_text
+from iris_core.model.text import counted
 from iris_core.procedures import lock, record
 from iris_core.procedures.record import Phase
 from iris_core.procedures.source_tree import SourceTree, export
@@ -115,7 +116,8 @@ def of_controller(target: Target) -> tuple[Check, ...]:
         return f"{status.release[:12]} {status.detail}"
 
     def answers() -> str:
-        return f"{target.running().get('running', 0)} tasks run"
+        running = target.running().get("running", 0)
+        return f"{counted(running, 'task')} {'runs' if running == 1 else 'run'}"
 
     return (
         Check("the rollout record can be read", "it says how to go back", state),

@@ -393,10 +393,12 @@ def test_a_rollback_without_its_checkpoint_is_taken_back_by_its_own_command(
     assert done.code == 2 and "taking the rollback of lab back" in done.err and "--confirm lab" in done.err
     dry = lab.controller(command, "--to", "r21", "--dry-run")
     assert dry.code == 0 and "what is lost is the way back to that checkpoint" in dry.err
+    assert "procedure withdraw-" in dry.err and "journal in" not in dry.err, "that of a dry run is gone with it"
     assert "controller-state/7 cannot be used: it is not there" in dry.err and record.read(lab.store).record == request
     token = dry.err.partition("--approve withdraw=")[2].split()[0]
     done = lab.controller(command, "--to", "r21", "--approve", f"withdraw={token}")
     assert done.code == 0 and "lab runs r21 at http://fake:10000, and kept its database" in done.out
+    assert "journal in " in done.err
     standing = record.read(lab.store).record
     assert standing is not None and (standing.phase, standing.image) == (Phase.COMMITTED, "r21")
 

@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wcwidth import iter_graphemes
 
-from iris_core.model.text import MAX_MARKS, cell_width, one_line, strip_to_sgr, truncate_cells, visible
+from iris_core.model.text import (
+    MAX_MARKS,
+    cell_width,
+    counted,
+    going_on,
+    one_line,
+    strip_to_sgr,
+    truncate_cells,
+    visible,
+)
 
 PIECES = [
     "\x1b[31m", "\x1b[0m", "\x1b[2J", "\x1b[?25l", "\x1b[8m", "\x1b[5;31m", "\x1b[38;5;196m", "\x1b[38;2;1;2;300m",
@@ -24,6 +33,15 @@ HARMFUL_CATEGORIES = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 KEPT_FORMATS = frozenset(
     c for c in map(chr, range(0x110000)) if unicodedata.category(c) == "Cf" and visible(c) == c
 )  # fmt: skip
+
+
+def test_one_is_one_and_all_others_are_many() -> None:
+    assert [counted(number, "job") for number in (0, 1, 2000)] == ["0 jobs", "1 job", "2,000 jobs"]
+    assert [going_on(number) for number in (0, 1, 2)] == [
+        "0 running tasks go on",
+        "1 running task goes on",
+        "2 running tasks go on",
+    ]
 
 
 def harmful(text: str) -> list[str]:
