@@ -98,14 +98,18 @@ class Listing:
 def find(folder: Path, procedure: str) -> Known:
     """The rollout of that id. Raises IrisError: there is none, it is another procedure, or its lines are not what a rollout writes."""
     path = journal.path_of(folder, procedure)
-    records = journal.read(path)
+    return _known(path, journal.read(path))
+
+
+def _known(path: Path, records: list[Record]) -> Known:
+    """The rollout of these lines. Raises as `find`."""
     grammar.check(path, records)
     if not records or records[0]["procedure"] != NAME:
-        raise IrisError(f"{procedure} is no rollout", hint="rollout status lists them")
-    found = Known(procedure, path, records, journal.is_driven(path))
+        raise IrisError(f"{path.stem} is no rollout", hint="rollout status lists them")
+    found = Known(path.stem, path, records, journal.is_driven(path))
     try:
         found.state()
-        rollout_report.markdown(procedure, records)  # reads all that anything shows of it
+        rollout_report.markdown(path.stem, records)  # reads all that anything shows of it
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
         raise journal.JournalBroken(
             f"{path}: {type(error).__name__}: {error}: not what a rollout writes",
@@ -119,8 +123,8 @@ def listing(folder: Path) -> Listing:
     found, unreadable = [], []
     for path in folder.glob(f"{PREFIX}*{journal.SUFFIX}"):
         try:
-            if journal.read(path):
-                found.append(find(folder, path.stem))
+            if records := journal.read(path):
+                found.append(_known(path, records))
         except IrisError as error:
             words = error.message if str(path) in error.message else f"{path}: {error.message}"
             unreadable.append(Unreadable(path.stem, path, one_line(words)))
