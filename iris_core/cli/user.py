@@ -77,6 +77,7 @@ def get_budget(session: Session, user_id: str, how: output.Format) -> None:
     from iris_core.model.bands import band_label
     from iris_core.model.text import one_line
     from iris_core.wire.gen.iris.v1 import budgets_pb2 as pb
+    from iris_core.wire.gen.iris.v1 import common_pb2
 
     found = session.client.call(
         "ControllerService/GetUserBudget", pb.GetUserBudgetRequest(user_id=user_id), pb.GetUserBudgetResponse
@@ -85,12 +86,15 @@ def get_budget(session: Session, user_id: str, how: output.Format) -> None:
         output.line(output.as_json(BUDGET_LIST.object(found)))
         return
     used = f" ({utilisation_text(found)} of the limit)" if found.budget_limit else ""
+    served = f"{band_label(found.effective_band)}, where interactive is asked for"
+    if found.max_band == common_pb2.PRIORITY_BAND_BATCH:
+        served = "batch; interactive may not be asked for"
     rows = [
         ("User", found.user_id),
         ("Limit", limit_text(found.budget_limit)),
         ("Spent", f"{found.budget_spent}{used}"),
         ("Max band", band_label(found.max_band)),
-        ("Served as", f"{band_label(found.effective_band)}, where interactive is asked for"),
+        ("Served as", served),
     ]
     output.write("".join(f"{name + ':':<11}{one_line(value)}\n" for name, value in rows))
 

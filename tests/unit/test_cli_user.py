@@ -90,6 +90,15 @@ def test_one_budget(world: World) -> None:
     assert [request.user_id for request in world.client.called("GetUserBudget")] == ["ada@example.org"] * 2
 
 
+def test_a_user_of_the_lowest_band_is_not_said_to_be_served_as_interactive(world: World) -> None:
+    low = pb.UserBudget(
+        user_id="low", max_band=common.PRIORITY_BAND_BATCH, effective_band=common.PRIORITY_BAND_INTERACTIVE
+    )
+    world.client.answer("GetUserBudget", pb.GetUserBudgetResponse(budget=low))
+    said = world.cli("user", "budget", "get", "low").out.splitlines()[-1]
+    assert said == "Served as: batch; interactive may not be asked for"
+
+
 def test_setting_sends_the_band_and_says_what_is_now(world: World) -> None:
     done = world.cli("user", "budget", "set", "bob", "--limit", "0", "--max-band", "PRIORITY_BAND_PRODUCTION")
     assert (done.code, done.out) == (0, "bob: limit unlimited, max band production\n")
