@@ -153,4 +153,5 @@ class ContextReader:
         account.unshipped_since_ms = state.unshipped_since_ms
         if state.capped:
             account.exact = False
+            account.more = 0 < self._base.max_lines <= state.hits
             account.add_reason(state.capped_reason)

@@ -70,5 +70,5 @@ def say_missing(session: Session, subject: Subject, missing: dict[str, int]) -> 
     found = ask(session, "")
     why = f": {found.problems[0]}" if found is not None and found.problems else ""
     session.diagnostics.warn(
-        f"{lines:,} line{'s' * (lines != 1)} that {subject.id} wrote had not reached the log store when it was asked{why}"
+        f"{lines:,} line{'s' * (lines != 1)} that {subject.id} wrote {'were' if lines != 1 else 'was'} not in the log store when it was asked{why}"
     )

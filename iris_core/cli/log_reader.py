@@ -42,6 +42,8 @@ class Account:
     exact: bool = True
     cursor: int = 0
     reasons: list[str] = field(default_factory=list)
+    more: bool = False
+    """There are lines that a larger number would show; what is lost or removed nothing shows."""
     unshipped_since_ms: int = 0
     """Since when lines are on the log store's disk alone, 0 = none are, or nothing is shipped."""
     notes: list[str] = field(default_factory=list)
@@ -142,7 +144,9 @@ class LogReader:
         kept = lines if len(ends) <= count else lines[ends[-count - 1] + 1 :]
         if before and account.shown < count:
             account.reasons.insert(0, f"together they have more than {MOST_HELD >> 20} MiB")
+            account.more = True
         elif before or len(kept) < len(lines):
+            account.more = True
             account.reasons.insert(0, f"the last {count:,} lines were asked for")
         return kept, account
 
@@ -198,4 +202,5 @@ class LogReader:
             yield line
         if not is_over or answer.capped:
             account.exact = False
+            account.more = not is_over
             account.add_reason(answer.capped_reason or f"the first {count:,} lines were asked for")

@@ -320,16 +320,19 @@ def say_left_out(session: Session, options: LogOptions, account: Account) -> Non
         session.diagnostics.note(f"the lines of the last {late_ms // 60_000} minutes are on the log store's disk alone")
     if not account.reasons:
         return
-    more = account.matched > account.shown
-    total = f"{account.matched:,}" if account.exact else f"at least {account.matched:,}"
-    counted = (
-        f"{account.shown:,} of {total} matching lines are shown"
-        if more
-        else f"{account.shown:,} lines are shown, more match"
-    )
     searched = f"; {account.scanned:,} lines were searched" if options.is_filtered else ""
+    why = f"({'; '.join(account.reasons)}{searched})"
+    lines = f"{account.shown:,} line{'s are' if account.shown != 1 else ' is'} shown"
+    if not account.more:
+        session.diagnostics.note(f"{lines} {why}")
+        return
+    if account.matched > account.shown:
+        total = f"{account.matched:,}" if account.exact else f"at least {account.matched:,}"
+        lines = f"{account.shown:,} of {total} matching lines are shown"
+    else:
+        lines = f"{lines}, more match"
     hint = "; --max-lines N shows more" + (", --no-tail the first ones" if options.tail else "")
-    session.diagnostics.note(f"{counted} ({'; '.join(account.reasons)}{searched}){hint}")
+    session.diagnostics.note(f"{lines} {why}{hint}")
 
 
 def _follow(

@@ -138,9 +138,8 @@ def logs(
     if account.reasons and not follow:
         of = f" of {'' if account.exact else 'at least '}{account.matched:,}" if account.matched > account.shown else ""
         why = "; ".join(reason for reason in account.reasons if not reason.startswith("the last "))
-        session.diagnostics.note(
-            f"the last {account.shown:,}{of} matching lines{f' ({why})' if why else ''}; --max-lines N shows more"
-        )
+        hint = "; --max-lines N shows more" if account.more else ""
+        session.diagnostics.note(f"the last {account.shown:,}{of} matching lines{f' ({why})' if why else ''}{hint}")
     if not account.shown:
         _say_nothing(session, request.source, is_filtered=bool(level or substring))
     if not follow:

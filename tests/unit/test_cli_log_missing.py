@@ -50,7 +50,7 @@ def test_lines_that_have_not_arrived_are_counted_with_the_cause(
     done = world.cli("job", "logs", "/u/j", *words)
     assert done.code == 0
     assert (
-        "Warning: 4 lines that /u/j wrote had not reached the log store when it was asked: worker w0 cannot deliver its log lines: no\n"
+        "Warning: 4 lines that /u/j wrote were not in the log store when it was asked: worker w0 cannot deliver its log lines: no\n"
         in done.err
     )
     assert "no line matches" not in done.err

@@ -255,6 +255,24 @@ def test_following_from_the_first_lines_leaves_nothing_out_and_says_nothing_of_i
     assert "1 of" in world.cli("job", "logs", "/u/j", "--tail", "--max-lines", "1", "-f").err
 
 
+@pytest.mark.parametrize("words", [(), ("--no-tail",)])
+def test_what_is_lost_is_not_offered_by_a_larger_number(world: World, words: tuple[str, ...]) -> None:
+    fill(world, "one", "two")
+    lost = "3 older lines were removed by retention"
+
+    def answer(request: logs_pb2.FetchLogsRequest) -> logs_pb2.FetchLogsResponse:
+        found = world.client.cluster._read(request)
+        found.capped_reason = "; ".join(filter(None, [found.capped_reason, lost]))
+        found.capped = True
+        return found
+
+    world.client.answer("FetchLogs", answer)
+    assert world.cli("job", "logs", "/u/j", *words).err == f"2 lines are shown ({lost})\n"
+    few = world.cli("job", "logs", "/u/j", "--max-lines", "1", *words).err
+    assert few.startswith("1 of at least 2 matching lines are shown (") and "; --max-lines N shows more" in few
+    assert "0 lines are shown (" in world.cli("job", "logs", "/u/j", "--substring", "none", *words).err
+
+
 def test_saving_takes_everything_unless_told_how_many(world: World, tmp_path: Path) -> None:
     fill(world, *(f"line {place}" for place in range(2500)))
     assert world.cli("job", "logs", "/u/j", "--save", str(tmp_path / "all")).code == 0

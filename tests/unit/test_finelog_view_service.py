@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from iris_controller.finelog import view_service
+from iris_controller.finelog import view_service, views
 from iris_controller.finelog.service import LogService
 from iris_controller.finelog.store import Store
 from iris_controller.finelog.view_service import IDLE_S, ViewService
@@ -263,19 +263,36 @@ def test_the_one_idle_longest_makes_room_and_a_used_one_never_does(
     served(tmp_path, body)
 
 
-def test_many_views_of_a_large_log_take_turns_with_a_small_read(tmp_path: Path) -> None:
+def test_many_views_of_a_large_log_take_turns_with_a_small_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nobody waits for the end of somebody else's search: the small read is answered while large ones are under way."""
+    steps: list[object] = []
+    step = view_service._step
+
+    def noted(work: Any) -> Any:
+        steps.append(work)
+        return step(work)
+
+    monkeypatch.setattr(view_service, "_step", noted)
+    # However fast the machine is, each large search takes many turns.
+    monkeypatch.setattr(views, "STEP_S", 0.0)
 
     async def body(made: Served) -> None:
-        for first in range(0, 60_000, 2_000):
+        for first in range(0, 20_000, 2_000):
             made.put(numbered(2_000, first=first))
         made.put(numbered(3, key="/u/small/0:0", producer="small"))
         large = [asyncio.create_task(made.open("/u/j/0:0", regex=f"no{place}|[0-9]x")) for place in range(8)]
-        await asyncio.sleep(0)
+        while len(set(map(id, steps))) < 8:  # noqa: ASYNC110 (steps tell nobody)
+            await asyncio.sleep(0)
+        begun = set(map(id, steps))
         small = await made.open("/u/small/0:0")
         assert small.state.lines == 3
         states = [(await task).state for task in large]
         assert all(state.lines == 0 for state in states)
+        # Whoever came last was done before the others, who had begun before it.
+        last = max(place for place, work in enumerate(steps) if id(work) not in begun)
+        assert len({id(work) for work in steps[last:]} & begun) >= 4
 
     served(tmp_path, body)
 
