@@ -17,7 +17,8 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, cast
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from iris_core.contracts import IrisError, UsageFailed
@@ -63,12 +64,16 @@ class SecretManager:
         self._answer_s = answer_s
         self._opened: httpx.Client | None = None
         self._credentials: Any = None
+        self._carrier: Any = None
 
     def close(self) -> None:
         """Closes the connection."""
         if self._opened is not None:
             self._opened.close()
             self._opened = None
+        if self._carrier is not None:
+            self._carrier.session.close()
+            self._carrier = self._credentials = None
 
     # --- what is asked -----------------------------------------------------------------------------------------------
 
@@ -229,10 +234,11 @@ class SecretManager:
         headers: dict[str, str] = {}
         try:
             if self._credentials is None:
+                self._carrier = _carrier(self._answer_s, trust_env=not _is_loopback(self._endpoint))
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    self._credentials, _ = google.auth.default(scopes=[SCOPE], request=cast("Any", self._carry))
-            self._credentials.before_request(self._carry, method, url, headers)
+                    self._credentials, _ = google.auth.default(scopes=[SCOPE], request=self._carrier)
+            self._credentials.before_request(self._carrier, method, url, headers)
         except GoogleAuthError as error:
             said = str(error.args[0]) if error.args else type(error).__name__
             raise SecretsFailed(f"no credentials of Google can be had here: {_short(said)}", hint=LOGIN) from None
@@ -240,32 +246,30 @@ class SecretManager:
             raise SecretsFailed(f"the credentials of Google cannot be read: {_short(str(error))}", hint=LOGIN) from None
         return headers
 
-    def _carry(
-        self,
-        url: str,
-        method: str = "GET",
-        body: bytes | str | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        **_: Any,
-    ) -> Any:
-        """How google-auth reaches a token service: through the same client, with the same limits."""
-        from google.auth.exceptions import TransportError
 
-        try:
-            status, data = self._send(method, url, headers or {}, body.encode() if isinstance(body, str) else body)
-        except SecretsFailed as error:
-            raise TransportError(error.message) from None  # type: ignore[no-untyped-call]
-        return _TokenAnswer(status, data)
+def _carrier(answer_s: float, *, trust_env: bool) -> Any:
+    """How google-auth reaches token services and the metadata of a machine: its own way, which knows them all, but with a time limit."""
+    try:
+        requests = import_module("requests")
+        from google.auth.transport.requests import Request
+    except ImportError:
+        raise _not_installed("requests") from None
 
+    class Bounded(Request):
+        def __call__(
+            self,
+            url: str,
+            method: str = "GET",
+            body: bytes | None = None,
+            headers: Mapping[str, str] | None = None,
+            timeout: float | None = None,
+            **more: Any,
+        ) -> Any:
+            return super().__call__(url, method, body, headers, timeout or answer_s, **more)  # type: ignore[no-untyped-call]
 
-@dataclass(frozen=True, slots=True)
-class _TokenAnswer:
-    """As google-auth reads it."""
-
-    status: int
-    data: bytes = field(repr=False)
-    headers: dict[str, str] = field(default_factory=dict)
+    session = requests.Session()
+    session.trust_env = trust_env
+    return Bounded(session)
 
 
 def crc32c(data: bytes) -> int:

@@ -70,6 +70,9 @@ class Manager:
         """Verb and address of every request of the API."""
         self.url = ""
         self.token_fault = ""
+        self.token_waits = False
+        self.machine_tokens = 0
+        """Tokens that were given to the machine itself."""
         self.bad_checksum = False
         self.released = threading.Event()
         """Those who are kept waiting go on at the end of the test."""
@@ -106,6 +109,22 @@ class Manager:
         made = secrets.token_urlsafe(16)
         self.tokens.add(made)
         return {"access_token": made, "expires_in": 3600, "token_type": "Bearer"}
+
+    def machine(self, path: str) -> Any:
+        """What a machine of Google says of itself."""
+        account = "/computeMetadata/v1/instance/service-accounts"
+        if path == "/":
+            return "ok"
+        if path == "/computeMetadata/v1/project/project-id":
+            return "p1"
+        if path == f"{account}/default/":
+            return {"email": ACCOUNT, "scopes": [SCOPE], "aliases": ["default"]}
+        if path == f"{account}/default/token" or path == f"{account}/{ACCOUNT}/token":
+            self.machine_tokens += 1
+            made = secrets.token_urlsafe(16)
+            self.tokens.add(made)
+            return {"access_token": made, "expires_in": 3600, "token_type": "Bearer"}
+        raise Refused(404, "NOT_FOUND", path)
 
     # --- the API -----------------------------------------------------------------------------------------------------
 
@@ -231,7 +250,12 @@ def secret_manager() -> Iterator[Manager]:
             raw = self.rfile.read(int(self.headers.get("content-length", "0")))
             parts = urlsplit(self.path)
             try:
+                if self.headers.get("metadata-flavor") == "Google":
+                    self._say(200, made.machine(parts.path))
+                    return
                 if parts.path == "/token" and self.command == "POST":
+                    if made.token_waits:
+                        made.released.wait(60)
                     self._say(200, made.token(raw))
                     return
                 made.asked.append(f"{self.command} {self.path}")
@@ -253,9 +277,12 @@ def secret_manager() -> Iterator[Manager]:
                 self._say(refused.code, {"error": error})
 
         def _say(self, code: int, value: Any) -> None:
-            data = json.dumps(value).encode()
+            text = isinstance(value, str)
+            data = value.encode() if text else json.dumps(value).encode()
             self.send_response(code)
-            self.send_header("content-type", "application/json; charset=UTF-8")
+            self.send_header("content-type", "application/text" if text else "application/json; charset=UTF-8")
+            if self.headers.get("metadata-flavor"):
+                self.send_header("metadata-flavor", "Google")
             self.send_header("content-length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
