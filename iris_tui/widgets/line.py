@@ -71,9 +71,13 @@ class Line(Painted):
         """What is shown, for tests and for plain output."""
         return "".join(run.text for run in (*self._left, *self._right))
 
+    def right_side(self, width: int) -> list[Run]:
+        """What stands at the right of so many cells."""
+        return cut_runs(self._right, width)
+
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        right = cut_runs(self._right, width)
+        right = self.right_side(width)
         room = width - width_of(right)
         left = cut_runs(self._left, room - 1 if right else room)
         gap = Run(" " * max(room - width_of(left), 0))

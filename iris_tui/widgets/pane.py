@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.containers import Vertical
 
 from iris_core.live.wording import Tone
-from iris_tui.drawing import Run, strip_of
+from iris_tui.drawing import Run, cut_runs, strip_of, width_of
 from iris_tui.widgets.line import Line, Painted
 
 if TYPE_CHECKING:
@@ -50,8 +50,25 @@ class Status:
         return self.state in (State.LOADING, State.EMPTY, State.ERROR)
 
 
+LEAST_NOTE: Final = 12
+"""Cells that the state's own words keep in any case: `STALE 42s: …`."""
+
+
 class PaneTitle(Line):
-    """The title line of a pane."""
+    """The title line of a pane. Where there is little room the state's own words are cut first: what is shown, under which filter, and how
+    much of it stays to be read."""
+
+    noted = False
+    """Whether the right side begins with the state's own words."""
+
+    def right_side(self, width: int) -> list[Run]:
+        note, counts = self._right[:1], self._right[1:]
+        over = width_of(self._left) + 1 + width_of(self._right) - width
+        if not self.noted or over <= 0:
+            return super().right_side(width)
+        text = note[0].text.rstrip()
+        room = max(len(text) - over, width - width // 3 - width_of(counts) - 3, LEAST_NOTE)
+        return cut_runs([*cut_runs([Run(text, note[0].tone)], room), Run("  "), *counts], width)
 
     def over(self) -> Style:
         return self.paint.surface
@@ -132,6 +149,7 @@ class Pane(Vertical):
     def update_title(self, left: Sequence[Run], right: Sequence[Run] = ()) -> None:
         """Title on the left; on the right counts, and the state's own words before them."""
         note = [Run(f"{self.status.note}  ", _TONES[self.status.state])] if self.status.note else []
+        self.title.noted = bool(note)
         self.title.show([Run(" "), *left], [*note, *right, Run(" ")])
 
     def set_status(self, status: Status) -> None:

@@ -475,6 +475,21 @@ async def test_below_a_gate_it_is_still_said_whether_what_is_shown_is_true() -> 
         assert rig.app.screen is gate
 
 
+async def test_why_it_is_stale_covers_neither_the_filter_nor_the_counts() -> None:
+    async with console(size=(80, 24)) as rig:
+        rig.app.run_command("jobs state=running")
+        await rig.until(lambda: "of 10 jobs" in rig.screen_text())
+        rig.client.break_connection(
+            "cannot connect to http://a-controller-with-a-long-name.example:10000: connection refused"
+        )
+        rig.clock.advance(42)
+        await rig.until(lambda: "STALE 42s: cannot" in rig.lines()[1])
+        title = rig.lines()[1]
+        assert title.startswith(" Jobs  / state=running") and title.rstrip().endswith(
+            "3 of 10 jobs, 1 under closed rows"
+        )
+
+
 async def test_a_lost_answer_is_asked_for_again_with_the_same_request_id(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("iris_tui.changes.RETRY_S", 0.0)
     async with console() as rig:
