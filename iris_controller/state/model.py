@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from iris_controller.state.overlay import Overlay
     from iris_controller.state.records import Attempt, Job, Task, Worker
     from iris_controller.state.slices import ScalingGroup, Slice
+    from iris_core.model.bands import PriorityBand
     from iris_core.model.resources import Resources
 
 TERMINAL_KEPT = 5_000
@@ -298,8 +299,9 @@ class Model:
     def _put_attempts(self, attempts: Mapping[str, Attempt]) -> None:
         """A tick brings thousands that have just been placed, few of them of different jobs: of those nothing is looked up twice."""
         costs: dict[str, tuple[list[Task] | None, int, bool]] = {}
-        known, occupants, usages, by_worker = self.attempts, self.occupants, self.usage, self.by_worker
+        known, usages, by_worker = self.attempts, self.usage, self.by_worker
         held: dict[str, int] = {}
+        occupying: list[tuple[str, str, PriorityBand, int]] = []
         for uid, attempt in attempts.items():
             job_id = attempt.job_id
             if attempt.state is not TaskState.ASSIGNED or uid in known:
@@ -312,7 +314,7 @@ class Model:
                 self._put_attempt(attempt)
                 continue
             worker_id = attempt.worker_id
-            occupants.put(uid, worker_id, tasks[attempt.task_index].band, value)
+            occupying.append((uid, worker_id, tasks[attempt.task_index].band, value))
             held[job_id] = held.get(job_id, 0) + 1
             known[uid] = attempt
             usage = usages.get(worker_id)
@@ -323,6 +325,7 @@ class Model:
             if here is None:
                 here = by_worker[worker_id] = {}
             here[uid] = None
+        self.occupants.put_all(occupying)
         for job_id, count in held.items():
             self._hold(job_id, count)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from iris_core.model.bands import PriorityBand
 
@@ -40,6 +40,27 @@ class Occupants:
             self._known[uid] = rank, value
             self._workers.setdefault(rank, {}).setdefault(worker_id, {})[uid] = None
             self._values.setdefault(rank, {}).setdefault(value, {})[uid] = worker_id
+
+    def put_all(self, placed: Iterable[tuple[str, str, PriorityBand, int]]) -> None:
+        """`put` for each (uid, worker id, band, value), none of them known: most of a slice's are of few bands and values."""
+        ranks: dict[PriorityBand, tuple[int, dict[str, dict[str, None]]]] = {}
+        kinds: dict[tuple[int, int], tuple[tuple[int, int], dict[str, str]]] = {}
+        known = self._known
+        for uid, worker_id, band, value in placed:
+            ranked = ranks.get(band)
+            if ranked is None:
+                rank = band.rank()
+                ranked = ranks[band] = rank, self._workers.setdefault(rank, {})
+            rank, workers = ranked
+            kind = kinds.get((rank, value))
+            if kind is None:
+                kind = kinds[(rank, value)] = (rank, value), self._values.setdefault(rank, {}).setdefault(value, {})
+            known[uid], kind[1][uid] = kind[0], worker_id
+            here = workers.get(worker_id)
+            if here is None:
+                workers[worker_id] = {uid: None}
+            else:
+                here[uid] = None
 
     def drop(self, uid: str, worker_id: str) -> None:
         """The attempt holds nothing any more; one that is not known is fine."""

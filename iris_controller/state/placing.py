@@ -58,21 +58,34 @@ def assign_all(
 
     What does not hold any more is left out.
     """
-    jobs: dict[str, Job | None] = {}
+    jobs: dict[str, tuple[Job, Sequence[Task]] | None] = {}
     workers: dict[str, Worker | None] = {}
+    changed_here, placed_here, known = o.tasks, o.attempts, o.model.attempts
     for job_id, index, worker_id, band in places:
         if job_id not in jobs:
-            found = o.job(job_id)
-            over = found is None or found.state in JOB_TERMINAL or found.spec.group_by
-            jobs[job_id] = None if over else found
+            jobs[job_id] = _open_job(o, job_id)
         if worker_id not in workers:
             workers[worker_id] = _open_worker(o, worker_id)
-        job, task = jobs[job_id], o.task(job_id, index)
-        if job is None or task is None or task.state is not TaskState.PENDING or workers[worker_id] is None:
+        found = jobs[job_id]
+        if found is None or workers[worker_id] is None:
+            continue
+        job, rows = found
+        task = changed_here.get((job_id, index)) or (rows[index] if 0 <= index < len(rows) else None)
+        if task is None or task.state is not TaskState.PENDING:
             continue
         given = uid()
-        _check_uid(o, given)
+        if given in placed_here or given in known:
+            _check_uid(o, given)
         _bind(o, job, task, worker_id, given, now_ms, band, ())
+
+
+def _open_job(o: Overlay, job_id: str) -> tuple[Job, Sequence[Task]] | None:
+    """A job whose tasks are placed one by one, and they as this batch found them; None for any other, and for one that is over."""
+    job = o.job(job_id)
+    if job is None or job.state in JOB_TERMINAL or job.spec.group_by:
+        return None
+    rows: Sequence[Task] | None = o.new_tasks.get(job_id)
+    return job, o.model.tasks.get(job_id, ()) if rows is None else rows
 
 
 def assign_gang(
