@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from iris_controller import release
+from iris_controller.finelog.shipping import reclaim
 from providers.local.processes import Known, kept_environment, read_record, spawn_detached, start_time
 
 if TYPE_CHECKING:
@@ -58,6 +59,11 @@ class FinelogProcess:
 
     def current(self) -> str:
         return self.address
+
+    def take_over(self) -> None:
+        """The next start takes its place in the object store from whoever took it since. Blocks. Raises OSError."""
+        if any(option.startswith("--remote=") for option in self._options):
+            reclaim.ask(self._folder / "data")
 
     @property
     def started_here(self) -> bool:
@@ -145,6 +151,10 @@ class FinelogProcess:
         except (KeyError, TypeError, ValueError):
             return False
         if not known.alive:
+            return False
+        if replace and reclaim.is_asked(self._folder / "data"):
+            log.info("finelog is started again, to take the place in the object store over")
+            self._end(known, STOP_S)
             return False
         if replace and other != self._release:
             log.info("replacing finelog of release %s", other or "unknown")

@@ -45,7 +45,7 @@ from iris_controller.stats.client import StatsClient
 from iris_controller.stats.producers import Producers
 from iris_controller.stats.push import StorePush
 from iris_controller.stats.spool import open_spool
-from iris_controller.store.database import StateDir
+from iris_controller.store.database import StateDir, StateDirError
 from iris_controller.store.peaks import peaks
 from iris_controller.store.waits import requeued
 from iris_controller.ticker import SchedulerTicker
@@ -118,6 +118,8 @@ class Controller:
             self.probation = Probation(remote, deployed, SystemClock(), lambda: self.sessions.count)
         if options.config.remote_state_dir and not options.dry_run:
             await asyncio.to_thread(require_ours, self.state, remote)
+        if options.take_over and not options.dry_run:
+            await asyncio.to_thread(self._take_logs_over)
         opened = open_state(options, self.state, now_ms(), self._opened)
         self.model, self.writer, self.readers = opened.model, opened.writer, opened.readers
         config = options.config
@@ -133,7 +135,7 @@ class Controller:
             opened.keys, options.config.trusted_cidrs, options.config.admin_users, self._is_current
         )
         metrics = Metrics()
-        self.router = Router(authenticator, self.servers.peer_of, metrics.observe)
+        self.router = Router(authenticator, self.servers.peer_of, metrics.observe, config.name)
         self.stats_push = StorePush(self.finelog.current)
         spool = await asyncio.to_thread(open_spool, self.state.path / "stats")
         self.stats = StatsClient(self.stats_push, self.boot_id, spool=spool, kept=(TASK_EVENT,))
@@ -189,6 +191,12 @@ class Controller:
         self._announce()
         self._proving = asyncio.create_task(self._prove(self.probation, deployed), name="probation")
         self._proving.add_done_callback(self._proved)
+
+    def _take_logs_over(self) -> None:
+        try:
+            self.finelog.take_over()
+        except OSError as error:
+            raise StateDirError(f"the logs in {self.state.finelog} cannot be taken over: {error}") from error
 
     async def _prove(self, probation: Probation, deployed: str) -> None:
         """Until the deployment is committed, then goes on with what waited."""

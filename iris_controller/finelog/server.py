@@ -30,6 +30,7 @@ from iris_controller.finelog.endpoint import Endpoint, FolderLock, process_start
 from iris_controller.finelog.retention import Policy
 from iris_controller.finelog.service import LogService
 from iris_controller.finelog.shipping.cold import ColdFiles
+from iris_controller.finelog.shipping.reclaim import is_asked, reclaim, settle
 from iris_controller.finelog.shipping.restore import is_empty, mend, restore
 from iris_controller.finelog.shipping.shipper import SHIP_SECONDS, Shipper
 from iris_controller.finelog.shipping.stores import LogOwner, TablesOwner, take_over
@@ -116,6 +117,7 @@ def run(settings: Settings) -> None:
             raise
         upkeep = Upkeep(store)
         try:
+            _reclaim(settings.data_dir, store, tables, remote)
             # What was made while starting stays: the collector need not look at it again.
             gc.collect()
             gc.freeze()
@@ -200,6 +202,15 @@ async def _serve(settings: Settings, store: Store, tables: TableStore, remote: O
         await service.close()
         await stats.close()
     log.info("finelog stopped; everything acknowledged is on disk")
+
+
+def _reclaim(folder: Path, store: Store, tables: TableStore, remote: ObjectStore | None) -> None:
+    """If a controller was told to take over: before anything is stored. Raises IrisError, OSError: it does not start."""
+    if not is_asked(folder):
+        return
+    if remote is not None:
+        reclaim(folder, store.marker, (LogOwner(store), TablesOwner(tables, lambda: None)), remote)
+    settle(folder)
 
 
 def _catalog(folder: Path) -> Catalog:

@@ -246,6 +246,31 @@ class Store:
             if self._append is not None and self._files[-1].last_seq >= self._files[-1].first_seq:
                 self._start_file()
 
+    def go_on_above(self, seq: int, why: str) -> None:
+        """The next line gets a number above `seq`, in a file of its own; the numbers between are a loss that says `why`.
+
+        Durable when it returns, and harmless when repeated. For a store that nobody writes into yet. Raises OSError.
+        """
+        with self._committing:
+            first_seq = self.ledger.next_seq
+            if first_seq > seq:
+                return
+            with self._lock:
+                self.ledger.note_loss(Loss(first_seq, seq, why))
+                self.ledger.next_seq = seq + 1
+                self.last_seq = seq
+            # Before the file: without it the numbers that are left out would be damage.
+            self._save_ledger(self.ledger.covers_seq)
+            empty = self._files[-1] if self._files and self._files[-1].last_seq < self._files[-1].first_seq else None
+            if empty is not None:
+                with self._lock:
+                    self._files = self._files[:-1]
+            self._start_file()
+            if empty is not None:
+                empty.path.unlink(missing_ok=True)
+                self.open_files.forget(empty)
+            self._save_ledger(self.ledger.covers_seq)
+
     def _start_file(self) -> AppendFile:
         current = self._append
         first_seq = self.ledger.next_seq

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from iris_controller.finelog.shipping import manifest as manifests
+from iris_controller.finelog.shipping import reclaim
+from iris_controller.finelog_process import FinelogProcess
 from iris_core.wire.gen.iris.v1 import logs_pb2, pipeline_pb2, stats_pb2
 from tests.conftest import RequireService
 from tests.integration.finelog_process import DEADLINE, PREFIX, Finelog, finelog
@@ -49,6 +51,15 @@ def until_shipped(running: Finelog, rows: int) -> pipeline_pb2.ShippingHealth:
             return found.shipping
         assert time.monotonic() < deadline, found
         time.sleep(0.05)
+
+
+def until_state(running: Finelog, state: str) -> pipeline_pb2.ShippingHealth:
+    """Waits until that is how shipping is."""
+    deadline = time.monotonic() + DEADLINE
+    while (found := health(running).shipping).state != state:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+    return found
 
 
 def write(running: Finelog, batch: stats_pb2.RowBatch) -> stats_pb2.WriteRowsResponse:
@@ -120,3 +131,45 @@ def test_an_empty_disk_is_no_new_store_where_the_old_one_cannot_be_told(tmp_path
     assert refused.returncode == 1 and "Traceback" not in refused.stderr
     assert "finelog: the manifest of the shipped segments cannot be read" in refused.stderr
     assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == ["lock"]
+
+
+def test_who_is_told_to_take_over_ships_again_and_the_other_does_not(tmp_path: Path) -> None:
+    remote = ("--remote", f"file://{tmp_path}/remote", "--ship-seconds", "1")
+    with finelog(tmp_path / "a", *remote) as first:
+        first.push(numbered(10, producer="p", key=KEY.format(0)))
+        until_shipped(first, 0)
+    with finelog(tmp_path / "b", *remote) as second:
+        second.push(numbered(10, first=10, producer="p", key=KEY.format(0)))
+        newest = until_shipped(second, 0).shipped_seq["log"]
+        with finelog(tmp_path / "a", *remote) as first:
+            until_state(first, "stopped")
+            first.push(numbered(5, first=10, producer="p", key=KEY.format(0)))
+        reclaim.ask(tmp_path / "a" / "logs")
+        with finelog(tmp_path / "a", *remote) as first:
+            assert not reclaim.is_asked(tmp_path / "a" / "logs")
+            first.push(numbered(5, first=15, producer="p", key=KEY.format(0)))
+            lines = first.page(KEY.format(0))
+            assert [line.number for line in lines if not line.gap] == list(range(20))
+            assert all(line.seq > newest for line in lines if line.number >= 15)
+            until_shipped(first, 0)
+            assert "this one took over" in first.fetch(KEY.format(0)).capped_reason
+            second.push(numbered(5, first=20, producer="p", key=KEY.format(0)))
+            assert "--take-over" in until_state(second, "stopped").problem
+
+
+@pytest.mark.asyncio
+async def test_a_log_store_that_runs_is_started_again_to_take_over(tmp_path: Path) -> None:
+    options = (f"--remote=file://{tmp_path}/remote",)
+    first, second = FinelogProcess(tmp_path, options), FinelogProcess(tmp_path, options)
+    await first.start()
+    known = first._known
+    assert known is not None
+    second.take_over()
+    await second.start()
+    try:
+        assert second.address and second._known != known and not known.alive
+        assert not reclaim.is_asked(tmp_path / "data")
+    finally:
+        if first._child is not None:
+            first._child.wait(DEADLINE)
+        assert await second.stop()

@@ -192,10 +192,10 @@ def test_a_restored_store_ships_on_and_the_old_disk_does_not(tmp_path: Path, pla
     assert new.shipper.round() and new.shipper.status.state == "shipping"
     old.add(7)
     assert not old.shipper.round()
-    assert old.shipper.status.state == "stopped" and "restored elsewhere" in old.shipper.status.problem
+    assert old.shipper.status.state == "stopped" and "another folder" in old.shipper.status.problem
     # Neither does it after a restart, and nothing of the new one is touched.
     again = Disk(tmp_path / "a", place, next_seq=old.next_seq)
-    assert not again.shipper.round() and "restored" in again.shipper.status.problem
+    assert not again.shipper.round() and "--take-over" in again.shipper.status.problem
     catalog, _ = restored(tmp_path / "c", place)
     assert seqs_in(catalog) == new.seqs()
 

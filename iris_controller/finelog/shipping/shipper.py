@@ -55,6 +55,13 @@ GONE: Final = (errno.ENOENT, errno.EIO)
 WRITER_FILE: Final = "shipping.json"
 
 
+WAYS: Final = (
+    "stop its controller, and start this one with --take-over to ship what is here, or with this folder moved aside to restore what is"
+    " there"
+)
+"""Out of having lost the place."""
+
+
 class _Stopped(Exception):
     """Shipping ends until an operator acts; the message says why."""
 
@@ -174,7 +181,7 @@ class Shipper:
                 " folder to restore what is there"
             )
         elif there.writer != self._writer:
-            raise _Stopped(f"this store was restored from {self._remote.url} elsewhere, and the restored one ships now")
+            raise _Stopped(f"another folder of this store ships into {self._remote.url} now: {WAYS}")
         else:
             self._manifest = there
             self._known = {(table, one.segment.name): one for table, shipped in there.tables.items() for one in shipped}
@@ -269,9 +276,7 @@ class Shipper:
                 # Nobody took it over. The next round looks anew at what is there.
                 self._manifest, self._known, self._settled = None, {}, ()
                 raise IrisError(f"the manifest in {self._remote.url} is gone: everything is shipped again") from None
-            raise _Stopped(
-                f"another process writes into {self._remote.url}: this store was restored elsewhere, and the restored one ships now"
-            ) from None
+            raise _Stopped(f"another folder of this store ships into {self._remote.url} now: {WAYS}") from None
         reached("ship: the manifest counts")
         self._manifest, self._generation = found.manifest, found.generation
         self._known, self._settled = known, at
@@ -338,11 +343,16 @@ class Shipper:
 
     def _remove(self) -> None:
         now = self._clock()
-        for name, since in list(self._doomed.items()):
-            if now - since >= self._keep_seconds:
-                self._remote.delete(name)
-                del self._doomed[name]
-                reached("ship: an object that nothing names is gone")
+        due = [name for name, since in self._doomed.items() if now - since >= self._keep_seconds]
+        if due:
+            # Whoever took the place over may name again what this folder gave up.
+            info = self._remote.stat(manifests.NAME)
+            if info is not None and info.generation != self._generation:
+                raise _Stopped(f"another folder of this store ships into {self._remote.url} now: {WAYS}")
+        for name in due:
+            self._remote.delete(name)
+            del self._doomed[name]
+            reached("ship: an object that nothing names is gone")
 
     def _evict(self) -> None:
         """The oldest segments that are shipped leave this disk when more than `local_bytes` are on it; 0 = never."""

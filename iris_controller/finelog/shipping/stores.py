@@ -65,6 +65,15 @@ class LogOwner:
             "losses": [asdict(loss) for loss in ledger.losses],
         }
 
+    def go_on_above(self, seq: int, why: str) -> None:
+        """`Reclaiming`. Raises OSError."""
+        self._store.go_on_above(seq, why)
+
+    def marks(self) -> Mapping[str, Mapping[str, tuple[int, int]]]:
+        """`Reclaiming`."""
+        ledger = self._store.ledger_snapshot()
+        return {LOG: {one: (number, ledger.seen.get(one, 0)) for one, number in ledger.marks.items()}}
+
 
 class TablesOwner:
     """The rows of all registered tables (`Owner`). `wake` tells their keeper that a file is closed."""
@@ -94,6 +103,22 @@ class TablesOwner:
                 for table, missing, removed in store.accounts()
             },
             "restored": store.books.restored,
+        }
+
+    def go_on_above(self, seq: int, why: str) -> None:
+        """`Reclaiming`. Raises OSError."""
+        from iris_controller.finelog.tables.keeper import Keeper
+
+        self._store.close_file()
+        # A file says what it holds by its numbers: none may stand before those that are left out.
+        Keeper(self._store).seal()
+        self._store.go_on_above(seq, f"rows are missing: {why}")
+
+    def marks(self) -> Mapping[str, Mapping[str, tuple[int, int]]]:
+        """`Reclaiming`."""
+        return {
+            table: {one: (number, book.seen.get(one, 0)) for one, number in book.marks.items()}
+            for table, book in self._store.books.tables.items()
         }
 
 

@@ -86,14 +86,18 @@ class Keeper:
     def keep(self, now_ms: int) -> None:
         """Everything there is to do, now. Raises OSError: it is put off."""
         try:
-            for file in self._store.closed_files():
-                self._seal(file)
+            self.seal()
             for name in self._store.tables:
                 while self._merge(name):
                     pass
         finally:
             for name in self._store.tables:
                 self._retain(name, now_ms)
+
+    def seal(self) -> None:
+        """Every row of a closed file is in a segment, and the files are gone. Raises OSError: it is put off."""
+        for file in self._store.closed_files():
+            self._seal(file)
 
     def _seal(self, file: RowFile) -> None:
         """All rows of a file into segments, a segment for each table; then the file goes."""

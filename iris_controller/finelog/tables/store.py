@@ -269,6 +269,21 @@ class TableStore:
             self._append.close()
             self._append = None
 
+    def go_on_above(self, seq: int, why: str) -> None:
+        """The next row gets a number above `seq`; readers are told `why` there may be rows missing before it.
+
+        Every row must be in a segment already. Durable when it returns, and harmless when repeated. Raises OSError.
+        """
+        with self._changing:
+            if self.books.next_seq > seq:
+                return
+            with self._lock:
+                if self._files:
+                    raise OSError(f"{self.folder} still holds rows that are in no segment")
+                self.books.sealed_seq, self.books.next_seq = seq, seq + 1
+                self.books.restored = why
+            self.save_books()
+
     # Reading -----------------------------------------------------------------------------------------------------
 
     def view(self, names: Iterable[str]) -> View:
