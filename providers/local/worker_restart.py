@@ -109,7 +109,7 @@ def _tell(folder: Path, item: Mapping[str, Any], supervisor: Known, answer: dict
         return
     answer["ended"] += sorted(_attempts(folder).values())
     answer["told"].append(folder.name)
-    worker.signal(signal.SIGTERM)
+    worker.ask_to_end()
     with contextlib.suppress(OSError):  # told twice, its tasks have less time
         _note(folder, item, supervisor, told=True)
 

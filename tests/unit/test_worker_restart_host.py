@@ -110,19 +110,36 @@ def test_a_worker_is_told_to_end_once_another_supervisor_keeps_it(host: Host) ->
 
 
 def test_repeated_under_its_mark_it_signals_nobody_again(host: Host) -> None:
-    supervisor, worker = host.worker("w0")
+    supervisor, _ = host.worker("w0")
     tending = host.tended("w0", supervisor)
-    stubborn = Known(worker.pid, worker.started)
-    stubborn.signal(signal.SIGSTOP)  # a worker that gives its tasks their grace
+    # A worker that gives its tasks their grace: a second TERM would cut that short.
+    script = "trap 'echo told' TERM; trap 'echo asked' WINCH; echo ready; while :; do sleep 0.02; done"
+    worker = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True)
+    host.processes.append(worker)  # type: ignore[arg-type]
+    assert worker.stdout is not None and worker.stdout.readline() == "ready\n"
+    path = host.root / "workers" / "w0" / "worker.json"
+    path.write_text(json.dumps({"pid": worker.pid, "start_time": start_time(worker.pid), "worker_boot": "b1"}))
     assert restart(host.root, [wanted("w0")])["told"] == ["w0"]
     tending.join()
+    assert worker.stdout.readline() == "told\n"
     keeper = json.loads((host.root / "workers" / "w0" / "supervisor.json").read_text())["pid"]
     assert restart(host.root, [wanted("w0")]) == nothing(told=["w0"])
     assert Known(keeper, start_time(keeper) or 0).alive
-    stubborn.signal(signal.SIGCONT)
-    assert host.ended(worker) == signal.SIGTERM
+    worker.send_signal(signal.SIGWINCH)  # a shell takes a TERM before this
+    assert worker.stdout.readline() == "asked\n", "it was told once"
+    worker.kill()
+    worker.stdout.close()
     host.record("w0", "worker.json", worker_boot="b2")
     assert restart(host.root, [wanted("w0")]) == nothing(told=["w0"]), "it has begun anew"
+
+
+def test_a_worker_that_was_stopped_hears_of_it(host: Host) -> None:
+    supervisor, worker = host.worker("w0")
+    worker.signal(signal.SIGSTOP)
+    tending = host.tended("w0", supervisor)
+    assert restart(host.root, [wanted("w0")])["told"] == ["w0"]
+    tending.join()
+    assert host.ended(worker) == signal.SIGTERM
 
 
 def test_a_run_that_was_cut_off_replaces_no_supervisor_twice(host: Host) -> None:
