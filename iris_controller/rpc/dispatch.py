@@ -22,6 +22,7 @@ from iris_controller.rpc.auth import Role
 from iris_controller.rpc.client_context import CONFIRM_HEADER, PLAN_HEADER, read_context
 from iris_controller.rpc.errors import RpcError, as_rpc_error, clean, exhausted, invalid
 from iris_controller.rpc.json_rpc import serve_json
+from iris_controller.rpc.meant import require_meant
 from iris_controller.rpc.passthrough import PassThrough
 from iris_controller.rpc.requests import MAX_REQUEST_ID
 from iris_controller.rpc.roles import ACCESS, MAX_MESSAGE_BYTES, authorise
@@ -158,7 +159,8 @@ class Router:
     """All methods of one controller.
 
     `peer_of` gives the real `address:port` behind an inner connection, as `PublicPort.peer_of` does. `observe`, if given, is told
-    method, status name and seconds of every finished call.
+    method, status name and seconds of every finished call. `cluster` is whose controller this is: a call that names another is
+    refused.
     """
 
     def __init__(
@@ -166,8 +168,10 @@ class Router:
         authenticator: Authenticator,
         peer_of: Callable[[str], str | None],
         observe: Callable[[str, str, float], None] | None = None,
+        cluster: str = "",
     ) -> None:
         self._authenticator = authenticator
+        self._cluster = cluster
         self._peer_of = peer_of
         self._observe = observe
         self._entries: dict[str, Entry] = {}
@@ -296,9 +300,10 @@ class Router:
     def admit(self, path: str, headers: Mapping[str, str], real_peer: str | None) -> tuple[Entry, Call]:
         """Who calls, and that they may: before anything of the request is looked at.
 
-        Raises UNAUTHENTICATED, PERMISSION_DENIED, UNIMPLEMENTED.
+        Raises UNAUTHENTICATED, PERMISSION_DENIED, UNIMPLEMENTED, and FAILED_PRECONDITION for what is meant for another cluster.
         """
         identity = self._authenticator.authenticate(headers, real_peer)
+        require_meant(self._cluster, headers)
         entry = self._entries.get(path)
         if entry is None:
             raise RpcError(

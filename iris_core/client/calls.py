@@ -31,6 +31,9 @@ MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 DETAIL_KEY: Final = "iris-error-detail-bin"
 """Trailing metadata that carries a serialised `iris.v1.ErrorDetail`."""
 
+CLUSTER_HEADER: Final = "iris-cluster"
+"""Names the cluster that a call is for."""
+
 TOKEN_VARIABLES: Final = ("IRIS_TOKEN", "MARIN_CLUSTER_TOKEN")
 """Where a bearer token is taken from, the first that is set (cli-auth-logs §2.3)."""
 
@@ -51,6 +54,8 @@ class Credentials:
     token: str = field(default="", repr=False)
     read_only: bool = False
     """Asks the server to refuse every mutation, whatever the role allows (DESIGN §5.18)."""
+    cluster: str = ""
+    """The name that the controller must have, "" if any will do: whoever listens where another cluster was refuses every call."""
     context: Callable[[], ClientContext] | None = None
     """What each change says of how it came about, where nothing nearer says it."""
 
@@ -65,6 +70,8 @@ class Credentials:
             pairs.append(("authorization", f"Bearer {self.token}"))
         if self.read_only:
             pairs.append(("iris-read-only", "1"))
+        if self.cluster:
+            pairs.append((CLUSTER_HEADER, self.cluster))
         return pairs
 
 

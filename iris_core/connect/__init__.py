@@ -49,7 +49,7 @@ def open_client(
 
         return TunnelledClient(target.url, target.through, inner)
     endpoint = _of_this_machine(parse_url(target.url))
-    credentials = Credentials(token_from_environment(), target.read_only, context)
+    credentials = Credentials(token_from_environment(), target.read_only, target.must_be, context)
     if transport == "grpc":
         from iris_core.client.grpc_client import GrpcClient
 
@@ -79,7 +79,8 @@ def open_async_client(target: Target, *, context: Callable[[], ClientContext] | 
 
         return TunnelledAsyncClient(target.url, target.through, inner)
     return GrpcAsyncClient(
-        _of_this_machine(parse_url(target.url)), Credentials(token_from_environment(), target.read_only, context)
+        _of_this_machine(parse_url(target.url)),
+        Credentials(token_from_environment(), target.read_only, target.must_be, context),
     )
 
 

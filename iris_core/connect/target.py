@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,8 @@ class Target:
     """`local` for a controller on this machine, else ""."""
     read_only: bool = False
     """Every call asks the server to refuse mutations."""
+    must_be: str = ""
+    """The name in the cluster file that the address was taken from: a controller of another cluster there refuses. "" = any will do."""
     through: Callable[[], Tunnel] | None = None
     """Opens the way to a controller that cannot be reached directly; `url` is then its address for people alone."""
 
@@ -96,7 +98,12 @@ def _configured(config: ClusterConfig, name: str, read_only: bool, tunnels: Tunn
     if ssh is not None and tunnels is not None:
         port = config.controller_port
         return Target(
-            f"ssh://{ssh.label}/127.0.0.1:{port}", shown, "", read_only, functools.partial(tunnels, ssh, port)
+            f"ssh://{ssh.label}/127.0.0.1:{port}",
+            shown,
+            "",
+            read_only,
+            config.name,
+            functools.partial(tunnels, ssh, port),
         )
     if config.controller_on != LOCAL:
         raise UsageFailed(
@@ -112,4 +119,5 @@ def _configured(config: ClusterConfig, name: str, read_only: bool, tunnels: Tunn
         )
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.controller_host, config.controller_host)
     bracketed = f"[{host}]" if ":" in host else host
-    return _at(parse_url(f"http://{bracketed}:{config.controller_port}", what=config.source), shown, read_only)
+    found = _at(parse_url(f"http://{bracketed}:{config.controller_port}", what=config.source), shown, read_only)
+    return replace(found, must_be=config.name)

@@ -84,9 +84,10 @@ async def serving(
     raw: dict[str, Callable[[], str]] | None = None,
     trusted: tuple[str, ...] = (),
     allowed_hosts: tuple[str, ...] = (),
+    cluster: str = "",
     **options: Any,
 ) -> AsyncIterator[Env]:
-    """Serves on a free port of `host`; `raw` names services to pass through."""
+    """Serves on a free port of `host`, as the controller of `cluster`; `raw` names services to pass through."""
     key = new_key()
     metrics = Metrics()
     env: Env
@@ -99,7 +100,7 @@ async def serving(
         return None if link is None else link.peer
 
     authenticator = Authenticator(KeySet(key.public), trusted, [ADMIN], lambda uid: uid in env.current)
-    router = Router(authenticator, peer_of, metrics.observe)
+    router = Router(authenticator, peer_of, metrics.observe, cluster)
     server = grpc.aio.server(options=SERVER_OPTIONS)
     server.add_generic_rpc_handlers(router.grpc_handlers())
     inner_grpc = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
