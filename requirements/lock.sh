@@ -15,6 +15,7 @@ compile() {
 compile all pyproject.toml --all-extras --group dev --group task-image
 compile dev pyproject.toml --extra controller --group dev --constraint requirements/all.txt
 compile controller pyproject.toml --extra controller --group build --constraint requirements/all.txt
+compile deployed pyproject.toml --extra controller --extra google --group build --constraint requirements/all.txt
 compile base pyproject.toml --constraint requirements/all.txt
 compile task-image pyproject.toml --group task-image --constraint requirements/all.txt
 compile build --group pyproject.toml:build --constraint requirements/all.txt

@@ -29,7 +29,7 @@ from iris_core.procedures.source_tree import SourceTree, export
 
 MANIFEST: Final = "manifest.json"
 LIB: Final = "lib"
-LOCK_FILE: Final = "requirements/controller.txt"
+LOCK_FILE: Final = "requirements/deployed.txt"
 BUILD_S: Final = 600.0
 MAX_FILES: Final = 20_000
 MAX_BYTES: Final = 512 << 20

@@ -73,7 +73,7 @@ class Deployed(Served):
         for name in ("pyproject.toml", "README.md"):
             shutil.copy(HOME / name, self.repo / name)
         (self.repo / "requirements").mkdir()
-        (self.repo / "requirements" / "controller.txt").write_text("")  # whatever runs the tests fits
+        (self.repo / "requirements" / "deployed.txt").write_text("")  # whatever runs the tests fits
         git(self.repo, "init", "-q", "-b", "main")
         git(self.repo, "add", "-A")
         git(self.repo, "commit", "-q", "-m", "First")

@@ -146,18 +146,20 @@ def test_locks_name_no_place_and_pin_everything() -> None:
 def test_smaller_locks_are_cut_from_the_largest() -> None:
     """One .venv serves every target only if no two locks disagree about a version."""
     whole = pins("all")
-    for name in ("base", "controller", "dev", "task-image"):
+    for name in ("base", "controller", "deployed", "dev", "task-image"):
         part = pins(name)
         assert part.items() <= whole.items(), name
     assert pins("base").items() <= pins("controller").items() <= pins("dev").items()
     assert pins("base").items() < pins("task-image").items()
+    assert pins("controller").items() < pins("deployed").items() <= pins("dev").items()
 
 
 def test_locks_hold_what_the_project_asks_for() -> None:
     assert names(project()["dependencies"]) <= pins("base").keys()
     assert names(project()["optional-dependencies"]["controller"]) <= pins("controller").keys()
+    assert names(project()["optional-dependencies"]["google"]) <= pins("deployed").keys()
     for extra in project()["optional-dependencies"].values():
-        assert names(extra) <= pins("all").keys()
+        assert names(extra) - {project()["name"]} <= pins("all").keys()
 
 
 def pins(lock: str) -> dict[str, str]:

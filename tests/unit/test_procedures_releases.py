@@ -50,7 +50,7 @@ def repository(tmp_path: Path) -> Path:
     root = tmp_path / "repo"
     (root / "tiny").mkdir(parents=True)
     (root / "requirements").mkdir()
-    (root / "requirements" / "controller.txt").write_text("")
+    (root / "requirements" / "deployed.txt").write_text("")
     (root / "pyproject.toml").write_text(PROJECT)
     (root / "tiny" / "__init__.py").write_text("VALUE = 1\n")
     git(root, "init", "-q", "-b", "main")
@@ -97,8 +97,8 @@ def test_a_tree_that_does_not_build_leaves_no_release_and_says_why(repository: P
     with pytest.raises(IrisError, match="the wheel cannot be built"):
         releases.build(tree, Here(), 7)
     assert releases.get(tree.id) is None
-    (repository / "requirements" / "controller.txt").unlink()
-    with pytest.raises(IrisError, match=r"has no requirements/controller\.txt"):
+    (repository / "requirements" / "deployed.txt").unlink()
+    with pytest.raises(IrisError, match=r"has no requirements/deployed\.txt"):
         releases.build(freeze(repository), Here(), 7)
 
 
