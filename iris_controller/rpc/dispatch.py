@@ -24,7 +24,7 @@ from iris_controller.rpc.errors import RpcError, as_rpc_error, clean, exhausted,
 from iris_controller.rpc.json_rpc import serve_json
 from iris_controller.rpc.meant import require_meant
 from iris_controller.rpc.passthrough import PassThrough
-from iris_controller.rpc.requests import MAX_REQUEST_ID
+from iris_controller.rpc.requests import MAX_REQUEST_ID, digest_of, subject_of
 from iris_controller.rpc.roles import ACCESS, MAX_MESSAGE_BYTES, authorise
 from iris_controller.rpc.task_scope import check_scope
 from iris_core.wire.services import PACKAGE, method, methods, service_methods
@@ -72,6 +72,7 @@ class Call:
     """What a handler may know of the call it serves.
 
     request_id  of a mutation, "" if the caller gave none
+    request_digest  of a request that has a request id, and `subject`, what it is about, "" = it does not say: as they came
     peer        the caller's real address
     cancelled   set when the caller went away or its time was over. A read is cancelled by that; a mutation is not, it runs to its
                 end, so that what was committed is audited: one that waits for long looks at this
@@ -86,6 +87,8 @@ class Call:
     method: Method
     peer: str
     request_id: str = ""
+    request_digest: bytes = b""
+    subject: str = ""
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     replayed: bool = False
     deadline: float | None = None
@@ -327,6 +330,8 @@ class Router:
         self._require_acting(entry)
         if isinstance(argument, Message):
             call.request_id = _request_id(argument)
+            if call.request_id:
+                call.request_digest, call.subject = digest_of(argument), subject_of(argument)
         limit = asyncio.timeout(call.time_left_s())
         try:
             async with limit:

@@ -1,21 +1,47 @@
-"""Repeats of a request that is still being answered wait for its first answer.
+"""What makes a request a repeat; and repeats of one that is still being answered wait for its first answer.
 
-The answers of finished mutations are rows in the database, written in the same transaction as the mutation; this only closes the
+A repeat is the same request, byte for byte as it came, under the same id. The answers of finished mutations are rows in the database, written in the same transaction as the mutation; this only closes the
 gap before that row exists. Must never remember an answer after it was given.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from iris_core.model.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
+
+    from google.protobuf.message import Message
 
 T = TypeVar("T")
 
 MAX_REQUEST_ID = 128
 """Longest `request_id` in characters."""
+
+
+_SUBJECTS = ("job_id", "name", "task_id", "endpoint_id", "slice_id", "scale_group", "user_id", "target")
+"""Fields that say what a request, or an answer, is about; the first that is set does."""
+
+_MOST_SUBJECT = 200
+
+
+def digest_of(request: Message) -> bytes:
+    """The same for the same request: its fields in their order, maps by key."""
+    return hashlib.sha256(request.SerializeToString(deterministic=True)).digest()
+
+
+def subject_of(message: Message) -> str:
+    """What it is about, "" if it does not say."""
+    fields = message.DESCRIPTOR.fields_by_name
+    for name in _SUBJECTS:
+        value = getattr(message, name) if name in fields else ""
+        if isinstance(value, str) and value:
+            return one_line(value[:_MOST_SUBJECT])
+    return ""
 
 
 class SingleFlight:

@@ -39,6 +39,8 @@ class RequestAnswer:
     request_id: str
     method: str
     response: bytes
+    digest: bytes = b""
+    """Of the request, `Call.request_digest`; empty = unknown."""
 
 
 class Overlay:

@@ -162,7 +162,9 @@ INSERT_ATTRIBUTES = (
     "INSERT INTO worker_attributes (worker_id, key, value_type, str_value, int_value, float_value)"
     " SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5 FROM json_each(?)"
 )
-INSERT_ANSWERS = partial(insert, "request_ids", ("principal", "request_id", "method", "response", "created_at_ms"))
+INSERT_ANSWERS = partial(
+    insert, "request_ids", ("principal", "request_id", "method", "response", "request_sha256", "created_at_ms")
+)
 FORGET_ANSWERS = "DELETE FROM request_ids WHERE created_at_ms < ?"
 
 _TASK_STATES = {int(state): state.name for state in TaskState}
@@ -192,7 +194,7 @@ def statements(overlay: Overlay, now_ms: int, forget_before_ms: int | None = Non
         found.append((DELETE_ENDPOINTS, (json.dumps(gone),)))
         found.append((UPSERT_ENDPOINTS, (json.dumps(kept),)))
     found.extend((UPSERT_META, (key, value)) for key, value in overlay.meta.items())
-    answers = [(a.principal, a.request_id, a.method, a.response, now_ms) for a in overlay.answers]
+    answers = [(a.principal, a.request_id, a.method, a.response, a.digest, now_ms) for a in overlay.answers]
     found.extend(bound(INSERT_ANSWERS, answers))
     if forget_before_ms is not None:
         found.append((FORGET_ANSWERS, (forget_before_ms,)))

@@ -284,12 +284,13 @@ def states_of(connection: sqlite3.Connection, job_ids: list[str]) -> dict[str, i
     return {row["job_id"]: row["state"] for row in rows}
 
 
-def answer_of(connection: sqlite3.Connection, principal: str, request_id: str) -> tuple[str, bytes] | None:
-    """(method, response) of an earlier request with that id."""
+def answer_of(connection: sqlite3.Connection, principal: str, request_id: str) -> tuple[str, bytes, bytes] | None:
+    """(method, digest of the request or b"" if it is not known, response) of an earlier request with that id."""
     row = connection.execute(
-        "SELECT method, response FROM request_ids WHERE principal = ? AND request_id = ?", (principal, request_id)
+        "SELECT method, request_sha256, response FROM request_ids WHERE principal = ? AND request_id = ?",
+        (principal, request_id),
     ).fetchone()
-    return (row["method"], row["response"]) if row is not None else None
+    return (row["method"], row["request_sha256"], row["response"]) if row is not None else None
 
 
 def similar_jobs(connection: sqlite3.Connection, job_id: str, most: int = 5) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,37 @@ async def test_a_repeated_request_id_launches_one_job(tmp_path: Path) -> None:
                 controller_pb2.TerminateJobRequest(job_id="/u/a", request_id="same"),
                 controller_pb2.TerminateJobResponse,
             )
+
+
+async def test_another_request_under_a_used_id_is_refused_and_does_nothing(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, r.worker(script=run_on):
+        first = await r.launch("/u/a", request_id="same")
+        await r.launch("/u/old", request_id="old")
+        for name, retries in (("/u/b", 0), ("/u/a", 3)):
+            with pytest.raises(RpcFailed) as refused:
+                await r.launch(name, request_id="same", max_retries_failure=retries)
+            assert (refused.value.status, refused.value.code) == ("INVALID_ARGUMENT", "request_id_reused")
+            for part in ("request id same", "another LaunchJob (/u/a)", f"than this one ({name})", "nothing was done"):
+                assert part in refused.value.message, refused.value.message
+        # Also while the first one is not done, and for what keeps its answers in memory alone.
+        both = [r.launch(name, request_id="at once") for name in ("/u/c", "/u/d")]
+        answers = await asyncio.gather(*both, return_exceptions=True)
+        assert sorted(type(answer).__name__ for answer in answers) == ["LaunchJobResponse", "RpcFailed"], answers
+        await r.until_state("/u/a", RUNNING)
+        await kick(r, "/u/a/0", request_id="kick")
+        with pytest.raises(RpcFailed, match="another KickTasks"):
+            await kick(r, "/u/a/0", reason="other", request_id="kick")
+        names = set(r.controller.model.jobs)
+        assert "/u/b" not in names and len(names & {"/u/c", "/u/d"}) == 1
+    with sqlite3.connect(tmp_path / "db" / "controller.sqlite3") as connection:
+        # As a release wrote it that kept no digest.
+        connection.execute("UPDATE request_ids SET request_sha256 = x'' WHERE request_id = 'old'")
+    connection.close()
+    async with rig(tmp_path) as r:
+        with pytest.raises(RpcFailed, match=r"another LaunchJob \(/u/a\) than this one \(/u/b\)"):
+            await r.launch("/u/b", request_id="same")
+        assert await r.launch("/u/a", request_id="same") == first
+        assert (await r.launch("/u/b", request_id="old")).job_id == "/u/old"
 
 
 async def test_a_running_name_is_taken_and_a_finished_one_is_replaced(tmp_path: Path) -> None:

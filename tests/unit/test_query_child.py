@@ -28,7 +28,7 @@ def database(tmp_path: Path) -> Path:
     path.parent.mkdir()
     connection = open_writer(path)
     migrate(connection, 1)
-    connection.execute("INSERT INTO request_ids VALUES ('u', 'r', 'LaunchJob', x'00', 1)")
+    connection.execute("INSERT INTO request_ids VALUES ('u', 'r', 'LaunchJob', x'00', 1, x'')")
     connection.execute("CREATE TABLE t (a, b, c)")
     connection.execute("INSERT INTO t VALUES (9007199254740993, NULL, x'00ff'), ('', 'ß', 1.5)")
     connection.close()

@@ -1,0 +1,1 @@
+ALTER TABLE request_ids ADD COLUMN request_sha256 BLOB NOT NULL DEFAULT x'';
