@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from textual.geometry import Size
+from textual.reactive import Reactive
 from textual.widget import Widget
 
 from iris_tui.drawing import Run, cut_runs, strip_of, width_of
@@ -50,6 +52,9 @@ class Line(Painted):
     DEFAULT_CSS = """
     Line { height: 1; width: 1fr; }
     """
+
+    # A new size comes from a layout: with Textual's own, it asks for another one of the whole screen.
+    virtual_size = Reactive(Size(0, 0), layout=False)
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)

@@ -13,6 +13,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.containers import Vertical
+from textual.geometry import Size
+from textual.reactive import Reactive
 
 from iris_core.live.wording import Tone
 from iris_tui.drawing import Run, cut_runs, strip_of, width_of
@@ -81,6 +83,8 @@ class Message(Painted):
     Message { height: 1fr; width: 1fr; display: none; }
     """
 
+    virtual_size = Reactive(Size(0, 0), layout=False)
+
     def __init__(self) -> None:
         super().__init__()
         self._lines: tuple[str, ...] = ()
@@ -133,6 +137,9 @@ class Pane(Vertical):
     Pane { height: 1fr; }
     """
     ALLOW_MAXIMIZE: ClassVar[bool | None] = False
+
+    # It does not scroll, and as for `Line` a new size needs no second layout.
+    virtual_size = Reactive(Size(0, 0), layout=False)
 
     def __init__(self, *content: Widget, id: str | None = None) -> None:
         super().__init__(id=id)
