@@ -302,7 +302,7 @@ class ControllerLoop:
             log.warning("a batch of %d commands took %.0f ms to plan", len(commands), self.stats.last_plan_ms)
         if planned - started > LONG_PLAN_S:
             # Nothing of the state changes meanwhile: all that does is a batch, and this is the one.
-            await asyncio.sleep(0)
+            await _let_others_run()
             planned = time.perf_counter()
         if overlay.dirty:
             try:
@@ -326,7 +326,7 @@ class ControllerLoop:
             await self._announce()
         if sliced:
             # The next slice may follow at once, and the applying of this one took its time.
-            await asyncio.sleep(0)
+            await _let_others_run()
 
     def _take(self) -> list[Command[Any]]:
         most = 1 if self._single else BATCH_COMMANDS
@@ -481,6 +481,12 @@ class ControllerLoop:
     async def _announce(self) -> None:
         async with self._committed:
             self._committed.notify_all()
+
+
+async def _let_others_run() -> None:
+    """Also those whose timer or message came just now: the first pass of the event loop wakes them, the second runs them."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
 
 
 def _fail(command: Command[Any], fault: BaseException) -> None:

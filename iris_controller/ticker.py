@@ -1,7 +1,7 @@
 """The scheduler's place in the loop: a slice at the start of a batch, planned from the committed model.
 
 At most about 20 ms and 1,000 assignments a slice, so RPCs interleave with a tick of any size; an unfinished plan goes on in the
-next batch (DESIGN §4). Three quarters of that time are for planning and assigning: others run before what was planned is written down,
+next batch (DESIGN §4). Most of that time is for planning and assigning: others run before what was planned is written down,
 and again once it has been applied. A quiet cluster costs nothing: only a committed change asks for a plan.
 """
 
@@ -22,7 +22,7 @@ from iris_controller.state.records import Attempt
 from iris_controller.uids import AttemptUids
 
 SLICE_ASSIGNMENTS = 1_000
-PLANNING_SECONDS = 0.015
+PLANNING_SECONDS = 0.012
 REASON_SECONDS = 1.0
 """A job's reason changes at most so often (DESIGN §5.7): each change goes to every watcher of every job that waits for it."""
 
