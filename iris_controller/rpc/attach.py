@@ -27,6 +27,7 @@ from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import Worker
 from iris_controller.state.slices import is_going
 from iris_core.model.constraints import canonical_attributes
+from iris_core.model.errors import shown
 from iris_core.model.resources import Resources
 from iris_core.model.states import WorkerHealth
 from iris_core.wire.convert import resources_from_wire, value_from_wire
@@ -152,7 +153,9 @@ class WorkerSessions:
         )
 
     async def _register(self, session: Session, hello: worker_pb2.WorkerHello) -> None:
-        attributes = canonical_attributes({k: value_from_wire(v) for k, v in hello.attributes.items()})
+        attributes = canonical_attributes(
+            {k: value_from_wire(v, f"the attribute {shown(k)}") for k, v in hello.attributes.items()}
+        )
         total = resources_from_wire(hello.total)
         attributes = device_attributes(total) | attributes
         previous = self._sessions.get(session.worker_id)

@@ -234,6 +234,14 @@ def _check_command(request: controller_pb2.LaunchJobRequest) -> None:
     for name in request.ports:
         if not PORT_NAME.fullmatch(name):
             raise invalid("ports", f"port name {name!r} is not letters, digits and _")
+    taken: dict[str, str] = {}
+    for name in request.ports:
+        # Each gets a variable of its name in upper case.
+        variable = name.upper()
+        if variable in taken:
+            both = f"{taken[variable]!r} and {name!r}" if taken[variable] != name else f"{name!r}, asked for twice,"
+            raise invalid("ports", f"the ports {both} would share IRIS_PORT_{variable}", hint="name each port once")
+        taken[variable] = name
 
 
 def _check_environment(request: controller_pb2.LaunchJobRequest) -> None:

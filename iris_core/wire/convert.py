@@ -54,14 +54,17 @@ def resources_to_wire(resources: Resources) -> common_pb2.Resources:
     return message
 
 
-def value_from_wire(message: common_pb2.AttributeValue) -> str | int | float:
+def value_from_wire(message: common_pb2.AttributeValue, of: str) -> str | int | float:
+    """Raises ModelError, which says what it is a value `of`."""
     kind = message.WhichOneof("value")
     if kind == "integer":
         return message.integer
     if kind == "number":
         return message.number
     if kind is None:
-        raise ModelError("a value is neither text nor a number", field="value", hint="set text, integer or number")
+        raise ModelError(
+            f"{of} has a value that is neither text nor a number", field="value", hint="set text, integer or number"
+        )
     return message.text
 
 
@@ -90,7 +93,8 @@ def constraint_from_wire(message: common_pb2.Constraint) -> Constraint:
             field="constraints",
             hint=f"one of {', '.join(known.name for known in Mode)}",
         ) from None
-    return Constraint(message.key, op, tuple(value_from_wire(v) for v in message.values), mode)
+    of = f"the constraint on {shown(message.key)}"
+    return Constraint(message.key, op, tuple(value_from_wire(v, of) for v in message.values), mode)
 
 
 def constraint_to_wire(constraint: Constraint) -> common_pb2.Constraint:

@@ -159,7 +159,7 @@ def _of(name: str, replicas: int) -> controller_pb2.LaunchJobRequest:
         (constraint("", common_pb2.CONSTRAINT_OP_EXISTS), "is not an attribute name"),
         (
             common_pb2.Constraint(key="x", op=common_pb2.CONSTRAINT_OP_EQ, values=[common_pb2.AttributeValue()]),
-            "neither text nor a number",
+            "the constraint on 'x' has a value that is neither text nor a number",
         ),
         (
             common_pb2.Constraint(
@@ -175,6 +175,17 @@ async def test_a_constraint_that_cannot_be_is_refused(tmp_path: Path, wrong: com
         assert error.status == "INVALID_ARGUMENT" and said in error.message, error
         if "unknown operator" in said:
             assert "EQ, NE, EXISTS" in error.hint
+
+
+async def test_ports_that_would_share_a_variable_are_refused(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        for ports, said in (
+            (["http", "metrics", "http"], "the ports 'http', asked for twice, would share IRIS_PORT_HTTP"),
+            (["http", "HTTP"], "the ports 'http' and 'HTTP' would share IRIS_PORT_HTTP"),
+        ):
+            error = await refusal(r, ports=ports)
+            assert (error.status, error.field) == ("INVALID_ARGUMENT", "ports") and said in error.message, error
+        await r.launch("/u/j", ports=["http", "metrics"])
 
 
 async def test_what_nobody_has_is_taken_with_a_warning(tmp_path: Path) -> None:
