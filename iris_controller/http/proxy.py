@@ -2,7 +2,7 @@
 
 Bodies pass as they come, both ways, with the pace of the slower side; an endless answer ends when its caller leaves. Nothing is
 followed, retried or kept. A workload is nobody's friend: whatever it sends, others keep their turn and their share of the connections. Must never
-reach anything that is not registered, never wait without a limit for a connection, and never outlive its caller.
+reach anything that is not registered, never wait without a limit for a connection or for an answer to begin, and never outlive its caller.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ POOL_S: Final = 10.0
 """How long a request waits for one of the connections."""
 WRITE_S: Final = 120.0
 """How long a workload may take none of a body; meanwhile nobody sees whether the caller is still there."""
+ANSWER_S: Final = 300.0
+"""How long a workload may take from the end of a request to the whole head of its answer; the answer itself may go on for ever."""
 KEPT_S: Final = 2.0
 """Shorter than servers keep a quiet connection (5 s with most), so that none is closed while a request is on its way."""
 CONNECTIONS: Final = 512
@@ -112,7 +114,7 @@ class HttpProxy:
     async def _relay(
         self, pool: httpcore.AsyncConnectionPool, request: httpcore.Request, target: Target, body: _Body, send: Send
     ) -> None:
-        head = Head()
+        head = Head(ANSWER_S)
         awaited.set(head)
         try:
             response = await pool.handle_async_request(request)
@@ -186,7 +188,15 @@ def failed(target: Target, error: Exception) -> RpcError:
     """What the caller is told of a workload that cannot be reached."""
     if isinstance(error, httpcore.PoolTimeout):
         return busy(target.name)
-    what = "did not take the connection" if isinstance(error, httpcore.ConnectTimeout) else "could not be reached"
+    late = ""
+    if isinstance(error, httpcore.ConnectTimeout):
+        late = f"did not take the connection within {CONNECT_S:g} s"
+    elif isinstance(error, httpcore.ReadTimeout):
+        late = f"did not begin to answer within {ANSWER_S:g} s"
+    if late:
+        log.info("endpoint %s %s", target.name, late)
+        return GatewayTimeout(f"endpoint {target.name} {late}", target.name)
+    what = "could not be reached"
     if isinstance(error, httpcore.ProtocolError):
         what = "sent what is no answer in HTTP, or none"
     elif isinstance(error, httpcore.WriteTimeout):
@@ -231,6 +241,13 @@ class BadGateway(RpcError):
     @property
     def http_status(self) -> int:
         return 502
+
+
+class GatewayTimeout(RpcError):
+    """The workload is there and does nothing: HTTP 504."""
+
+    def __init__(self, message: str, subject: str) -> None:
+        super().__init__("DEADLINE_EXCEEDED", message, code="gateway_timeout", subject=subject)
 
 
 def raw_path(scope: Scope) -> bytes:

@@ -1,11 +1,13 @@
 """Connections to workloads that a workload cannot use to keep the controller's loop busy.
 
 The parser takes one event after the other out of what was read without giving anybody else a turn, and before an answer it takes any number
-of interim ones. So before an answer's head is whole little is read at a time, and not more than a head may have. Must never limit a body.
+of interim ones. So before an answer's head is whole little is read at a time, and not more than a head may have; and it must be whole within a
+time, which begins when all of the request is sent. Must never limit a body.
 """
 
 from __future__ import annotations
 
+import time
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -22,10 +24,21 @@ HEAD_READ: Final = 8 << 10
 
 @dataclass(slots=True)
 class Head:
-    """What came before the answer that a request waits for; `whole` once it is there."""
+    """What came before the answer that a request waits for, for `seconds` at most; `whole` once it is there."""
 
+    seconds: float
     size: int = 0
     whole: bool = False
+    until: float = 0.0
+    """By the monotonic clock, 0 = nothing was read yet."""
+
+    def time_left_s(self) -> float:
+        """Raises ReadTimeout: none."""
+        now = time.monotonic()
+        self.until = self.until or now + self.seconds
+        if self.until <= now:
+            raise httpcore.ReadTimeout("no whole head")
+        return self.until - now
 
 
 awaited: ContextVar[Head | None] = ContextVar("awaited", default=None)
@@ -60,7 +73,7 @@ class _Stream(httpcore.AsyncNetworkStream):
         head = awaited.get()
         if head is None or head.whole:
             return await self._inner.read(max_bytes, timeout)
-        data = await self._inner.read(min(max_bytes, HEAD_READ), timeout)
+        data = await self._inner.read(min(max_bytes, HEAD_READ), head.time_left_s())
         head.size += len(data)
         if head.size > MAX_HEAD:
             raise httpcore.RemoteProtocolError(f"no whole head in {MAX_HEAD} bytes")

@@ -14,7 +14,15 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 from websockets.typing import Subprotocol
 
-from iris_controller.http.proxy import CONNECT_S, PARTS_PER_TURN, BadGateway, HttpProxy, Shares, raw_path
+from iris_controller.http.proxy import (
+    CONNECT_S,
+    PARTS_PER_TURN,
+    BadGateway,
+    GatewayTimeout,
+    HttpProxy,
+    Shares,
+    raw_path,
+)
 from iris_controller.http.proxy_frames import Workload
 from iris_controller.http.proxy_headers import upward
 
@@ -96,7 +104,11 @@ class SocketProxy:
                 user_agent_header=None,
                 proxy=None,
             )
-        except (OSError, TimeoutError, InvalidHandshake, InvalidURI) as error:
+        except TimeoutError as error:
+            raise GatewayTimeout(
+                f"endpoint {target.name} did not take the websocket within {CONNECT_S:g} s", target.name
+            ) from error
+        except (OSError, InvalidHandshake, InvalidURI) as error:
             raise BadGateway(f"endpoint {target.name} takes no websocket there", target.name) from error
 
 

@@ -7,6 +7,7 @@ import contextlib
 import re
 from typing import TYPE_CHECKING
 
+import httpcore
 import pytest
 from websockets.asyncio.client import connect as dial
 from websockets.asyncio.server import ServerConnection, serve
@@ -14,7 +15,9 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.utils import accept_key
 
 from iris_controller.http import proxy, splice
+from iris_controller.http.proxy_dial import Dialler, Head, awaited
 from iris_controller.http.proxy_frames import PIECE
+from iris_controller.http.proxy_target import Target
 from iris_controller.http.splice import reset
 from tests.integration.endpoint_world import register, running
 from tests.integration.test_proxy import Streams, ask, proxied
@@ -99,6 +102,56 @@ async def test_what_never_becomes_an_answer_is_given_up(tmp_path: Path, flood: b
         status, _, body = await ask(r, "/proxy/u.a.web/")
         assert status == 502 and b"no answer in HTTP" in body
         await asyncio.wait_for(upstream.gone.wait(), 20)
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nx-a: b", b"HTTP/1.1 100 Continue\r\n\r\n"])
+async def test_what_does_not_begin_to_answer_is_given_up_after_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    monkeypatch.setattr(proxy, "ANSWER_S", 0.3)
+    async with proxied(tmp_path) as (r, upstream, _):
+
+        async def reply(head: bytes, streams: Streams) -> None:
+            streams[1].write(said)
+            await streams[0].read()
+            upstream.gone.set()
+
+        upstream.reply = reply
+        status, _, body = await asyncio.wait_for(ask(r, "/proxy/u.a.web/"), 20)
+        assert status == 504 and b"/u/a/web did not begin to answer within 0.3 s" in body, body
+        await asyncio.wait_for(upstream.gone.wait(), 20)
+
+
+async def test_an_answer_that_has_begun_may_go_on_for_ever() -> None:
+    told: list[float | None] = []
+
+    class Said(httpcore.AsyncMockStream):
+        async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
+            told.append(timeout)
+            return await super().read(max_bytes, timeout)
+
+    class Backend(httpcore.AsyncMockBackend):
+        async def connect_tcp(self, *_args: object, **_more: object) -> httpcore.AsyncNetworkStream:
+            return Said([b"HTTP/1.1 200 OK\r\n", b"\r\n", b"first ", b"last"])
+
+    head = Head(300.0)
+    awaited.set(head)
+    dialler = Dialler()
+    dialler._inner = Backend([])  # type: ignore[assignment]
+    stream = await dialler.connect_tcp("h", 1)
+    for _ in range(2):
+        await stream.read(100)
+    head.whole = True
+    for _ in range(2):
+        await stream.read(100)
+    first, second, *rest = told
+    assert first is not None and second is not None and 0 < second <= first <= 300.0, "one limit for the whole head"
+    assert rest == [None, None]
+
+
+async def test_a_connection_that_nobody_takes_is_given_up_after_a_time() -> None:
+    error = proxy.failed(Target("/u/a/web", "127.0.0.1", 1, False, b"/", "/p"), httpcore.ConnectTimeout())
+    assert error.http_status == 504 and error.message == "endpoint /u/a/web did not take the connection within 5 s"
 
 
 async def test_an_interim_answer_is_passed_over_and_a_long_head_is_taken(tmp_path: Path) -> None:
