@@ -21,7 +21,7 @@ CONTROLLER: Final[tuple[Action, ...]] = (
         arguments="[threads|cpu|mem [SECONDS]]", menu="c", kinds=("controller",), cli="iris-core {at} process profile cpu",
     ),
     Action(
-        id="controller.checkpoint", anywhere=True, title="Take a checkpoint now", mutates=True, command="checkpoint-now", menu="k",
+        id="controller.checkpoint", anywhere=True, title="Checkpoint: take one now", mutates=True, command="checkpoint-now", menu="k",
         kinds=("controller",), cli="iris-core {at} cluster controller checkpoint",
     ),
 )  # fmt: skip

@@ -155,10 +155,10 @@ async def test_a_change_that_opens_its_own_screen_waits_until_that_one_is_connec
         assert isinstance(rig.app.screen, ControllerScreen), "it neither asks nor refuses yet"
         assert "not live" not in rig.screen_text()
         client.thaw()
-        await rig.until(lambda: "Take a checkpoint now" in rig.screen_text())
+        await rig.until(lambda: "Checkpoint 1 controller?" in rig.screen_text())
         assert isinstance(rig.app.screen, GateScreen)
         assert rig.app.screen.plan.what == "1 controller", "it has no name of its own"
-        assert rig.app.screen.plan.button == "Take a checkpoint now the controller", "the button counts as the title does"
+        assert rig.app.screen.plan.button == "Checkpoint the controller", "it counts as the title does"
 
 
 @pytest.mark.asyncio
