@@ -32,6 +32,7 @@ from iris_core.model.resources import (
     parse_tpu_spec,
     tpu_device,
 )
+from iris_core.model.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -214,6 +215,7 @@ def _groups(name: str, value: Value) -> list[ScaleGroup]:
         raise template["num_vms"].wrong(f"the group has {num_vms} machines in a slice")
     zones = [item.text() for item in keys["zones"].items()] if "zones" in keys else []
     resources = _mapping(keys, "resources", _RESOURCES)
+    _check_machines(keys["num_vms"], num_vms, resources)
     return [
         _group(
             f"{name}-{zone}" if zone in zones else name,
@@ -227,6 +229,26 @@ def _groups(name: str, value: Value) -> list[ScaleGroup]:
         )
         for zone in zones or [_template_zone(template)]
     ]
+
+
+def _check_machines(value: Value, num_vms: int, resources: Mapping[str, Value]) -> None:
+    """A TPU's type says of how many machines a slice is: with another number no slice would be whole, and no gang would fit.
+
+    Where the file says how many chips a machine has, as many machines as hold the type's chips are right, too.
+    """
+    if _choice(resources, "device_type", ("cpu", "gpu", "tpu")) != "tpu" or "device_variant" not in resources:
+        return
+    try:
+        spec = parse_tpu_spec(resources["device_variant"].text())
+    except ModelError:
+        # A type that is not known, with its `device_count` given: nothing can be said of it.
+        return
+    written = resources["device_count"].whole(1, 4096) if "device_count" in resources else 0
+    if num_vms != spec.vm_count and num_vms * written != spec.chips:
+        raise value.wrong(
+            f"a slice of {spec.name} has {counted(spec.vm_count, 'machine')}, not {num_vms}",
+            hint=f"write num_vms: {spec.vm_count}, or another device_variant",
+        )
 
 
 def _group(

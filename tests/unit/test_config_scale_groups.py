@@ -158,6 +158,31 @@ def test_what_is_wrong_is_said_with_its_line(text: str, message: str) -> None:
     assert caught.value.message.startswith("config:3:") and message in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("num_vms", "resources", "machines"),
+    [
+        (4, "device_variant: v5litepod-32", "8 machines, not 4"),
+        (4, "device_variant: v5litepod-32, device_count: 4", "8 machines, not 4"),
+        (2, "device_variant: V4-8", "1 machine, not 2"),
+        (1, "device_variant: v5p-16", "2 machines, not 1"),
+        (8, "device_variant: v5litepod-32", ""),
+        (1, "device_variant: v5litepod-8", ""),
+        (2, "device_variant: v5litepod-8, device_count: 4", ""),
+        (3, "device_variant: of-the-future, device_count: 4", ""),
+        (3, "device_count: 4", ""),
+    ],
+)
+def test_a_tpu_slice_has_as_many_machines_as_its_type(num_vms: int, resources: str, machines: str) -> None:
+    text = f"{MINIMAL}scale_groups: {{g: {{num_vms: {num_vms}, resources: {{device_type: tpu, {resources}}}}}}}\n"
+    if not machines:
+        assert parse_config(text).scale_groups["g"].num_vms == num_vms
+        return
+    with pytest.raises(UsageFailed) as caught:
+        parse_config(text)
+    assert caught.value.message.startswith("config:3: scale_groups.g.num_vms: a slice of v")
+    assert machines in caught.value.message and "write num_vms:" in caught.value.hint
+
+
 def test_a_label_prefix_is_a_label() -> None:
     assert parse_config("name: a\nplatform: {local: , label_prefix: marin}\n").label_prefix == "marin"
     with pytest.raises(UsageFailed, match="is no label"):
