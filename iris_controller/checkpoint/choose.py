@@ -217,8 +217,8 @@ def _take(state: StateDir, candidate: Candidate, aside: str, mark: str = "") -> 
 
 
 def _swapped(state: StateDir, candidate: Candidate, aside: str, mark: str = "") -> Path | None:
-    if candidate.manifest is None:
-        log.warning("%s has no manifest: it is taken as a checkpoint of an older release", candidate.label)
+    if candidate.doubt:
+        log.warning("%s", candidate.doubt)
     try:
         restore.stage(candidate, state.path, mark)
     except BadCheckpoint as bad:

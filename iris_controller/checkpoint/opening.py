@@ -78,6 +78,8 @@ def unpacked(
     require_installed()
     tell(Progress(Phase.LOOKING))
     candidate = restore.find(place)
+    if candidate.doubt:
+        note(candidate.doubt)
     try:
         if candidate.manifest is not None:
             cache = cache or Cache()

@@ -69,6 +69,15 @@ class Candidate:
     epoch_ms: int = 0
     manifest: Manifest | None = None
 
+    @property
+    def doubt(self) -> str:
+        """What whoever serves or reads it should know of where it comes from, "" = nothing."""
+        return (
+            ""
+            if self.manifest is not None
+            else f"{self.label} has no manifest: it is taken as a checkpoint of an older release"
+        )
+
 
 def newest_first(store: ObjectStore, skipped: list[str]) -> Iterator[Candidate]:
     """Every checkpoint of a remote state dir whose manifest is valid; `skipped` gets one line for each other. Raises IrisError."""

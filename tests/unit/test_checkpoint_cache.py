@@ -160,6 +160,8 @@ def test_one_without_a_manifest_has_every_page_looked_at_and_is_not_kept(saved: 
     (saved.places[0] / MANIFEST).unlink()
     assert saved.open() == (3, False)
     assert Phase.CHECKING in {told.phase for told in saved.told}
+    # As `serve` says it (`test_checkpoint_restore.py`).
+    assert saved.notes == [f"file://{saved.places[0]} has no manifest: it is taken as a checkpoint of an older release"]
     assert not saved.entries() and not os.listdir(saved.folder / "tmp")
     raw = bytearray((saved.folder / "state0" / "db" / DATABASE).read_bytes())
     raw[4096:8192] = os.urandom(4096)

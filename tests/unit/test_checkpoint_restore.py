@@ -135,6 +135,7 @@ def test_one_without_a_manifest_is_chosen_only_when_it_is_named(
     folder.mkdir(parents=True)
     (folder / COMPRESSED).write_bytes(store.objects[name(T0 + 2000)][0])
     assert start(other, store, checkpoint=str(folder)) == f"checkpoint file://{folder}"
+    assert f"file://{folder} has no manifest: it is taken as a checkpoint of an older release" in caplog.messages
     assert job_count(other.database) == 20
     kept = list(other.path.glob("db.aside.*"))
     assert len(kept) == 1 and job_count(kept[0] / DATABASE) == 10, "what was here is kept"
