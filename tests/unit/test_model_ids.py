@@ -216,6 +216,18 @@ def test_system_targets_are_admitted_on_request() -> None:
         parse_target("/system/worker/0:1")
 
 
+def test_no_user_is_called_system() -> None:
+    for taken in (
+        lambda: check_owner("system"),
+        lambda: owner_from_login("system"),
+        lambda: JobId.parse("/system/x"),
+        lambda: TaskId.parse("/system/x/0"),
+    ):
+        with pytest.raises(ModelError, match="the user 'system' is reserved"):
+            taken()
+    assert check_owner("systems") == "systems"
+
+
 def test_tasks_sort_by_number() -> None:
     job = JobId.parse("/u/j")
     tasks = [job.task(index) for index in (10, 2, 1)]
