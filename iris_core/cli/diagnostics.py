@@ -65,12 +65,20 @@ class Diagnostics:
             # Standard error is closed or full: there is no other place to say so.
             pass
 
+    @property
+    def on_terminal(self) -> bool:
+        """Whether somebody may be looking at standard error."""
+        try:
+            return sys.stderr.isatty()
+        except (ValueError, AttributeError):
+            return False
+
     def progress(self, text: str) -> None:
         """A line that the next one replaces; nothing where standard error is no terminal. "" clears it."""
         from iris_core.model.text import truncate_cells
 
         try:
-            if sys.stderr.isatty():
+            if self.on_terminal:
                 width = os.get_terminal_size(sys.stderr.fileno()).columns
                 sys.stderr.write("\r\x1b[K" + (truncate_cells(text, max(width - 1, 10)) if text else ""))
                 sys.stderr.flush()

@@ -99,6 +99,10 @@ class Session:
                 if self.opener is not None
                 else open_client(target, transport=self.transport, note=note, context=self.context)
             )
+            if self.diagnostics.on_terminal:
+                from iris_core.cli.patience import PatientClient
+
+                opened = PatientClient(opened, self.diagnostics.progress)
             self._client = _Traced(opened, self.diagnostics) if self.diagnostics.verbose else opened
         return self._client
 
