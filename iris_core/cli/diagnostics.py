@@ -79,7 +79,7 @@ class Diagnostics:
 
         try:
             if self.on_terminal:
-                width = os.get_terminal_size(sys.stderr.fileno()).columns
+                width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
                 sys.stderr.write("\r\x1b[K" + (truncate_cells(text, max(width - 1, 10)) if text else ""))
                 sys.stderr.flush()
         except (OSError, ValueError, AttributeError):
