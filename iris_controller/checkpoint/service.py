@@ -83,6 +83,8 @@ class Checkpoints:
         self._claim = claim
         self._dry_run = dry_run
         self._stop = stop
+        self._ending = False
+        """The last one was taken, and this controller ends: no other one follows, and nothing is taken in again."""
         self._taking = asyncio.Lock()
         self._changes = -1
         """Of the loop, before the last one was taken; what has not changed since need not be copied again."""
@@ -117,22 +119,28 @@ class Checkpoints:
             async with asyncio.timeout(None if left_s is None else max(left_s - ANSWER_S, 0.0)):
                 made = await self.take(call.identity.principal, call, last=True)
         except TimeoutError:
-            self._loop.resume()
+            self._go_on()
             raise RpcError(
                 "DEADLINE_EXCEEDED",
                 "the checkpoint was not finished in the time that was given; the controller goes on",
                 code="too_slow",
             ) from None
         except BaseException:
-            self._loop.resume()
+            self._go_on()
             raise
         if call.cancelled.is_set():
             # Nobody knows of it: whoever asked must not find a controller gone that he takes for running.
-            self._loop.resume()
+            self._go_on()
             raise RpcError("CANCELLED", "the caller went away; the controller goes on", code="cancelled")
         log.info("ending after the checkpoint %s", made.checkpoint_path)
+        self._ending = True
         self._stop()
         return made
+
+    def _go_on(self) -> None:
+        # Another caller's last checkpoint stands: what would be taken in after it is in none.
+        if not self._ending:
+            self._loop.resume()
 
     async def run(self) -> None:
         """Takes one from time to time, for ever."""
@@ -177,6 +185,8 @@ class Checkpoints:
         if self._dry_run:
             raise RpcError("FAILED_PRECONDITION", "a dry run takes no checkpoints", code="dry_run")
         async with self._taking:
+            if self._ending:
+                raise RpcError("UNAVAILABLE", "this controller ends after its last checkpoint", code="ending")
             if last:
                 await self._loop.hold("its last checkpoint is taken, then it ends")
             changes = self._loop.stats.changes

@@ -123,7 +123,7 @@ async def db_rollback(target: Target, state_dir: str, checkpoint: str, id_: str)
         try:
             yield moves.unlock()
         except StepFailed as error:
-            details.append(f"the lock was not given back: {error.message}")
+            details.append(lock.kept(error.message))
     yield Outcome(status=status, state=state, next=then, details=tuple(details))
 
 
@@ -178,7 +178,7 @@ async def undo(target: Target, state_dir: str, restored: str, id_: str) -> Proce
         try:
             yield moves.unlock()
         except StepFailed as error:
-            details.append(f"the lock was not given back: {error.message}")
+            details.append(lock.kept(error.message))
     yield Outcome(status=status, state=state, next=then, details=tuple(details))
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from iris_core.contracts import ObjectStore
 
 LOCK: Final = "rollout-lock.json"
+BREAK: Final = "cluster controller break-lock"
 TRIES: Final = 4
 MOST_BYTES: Final = 16 << 10
 """No lock of ours is longer."""
@@ -74,7 +75,7 @@ class LockHeld(IrisError):
         assert state.holder is not None
         super().__init__(
             f"this cluster is being changed: {state.holder.words(now_ms)}",
-            hint="wait for it; if that procedure is dead, resume it, or break the lock: cluster controller break-lock",
+            hint=f"wait for it; if that procedure is dead, resume it, or break the lock, as of one that has ended: {BREAK}",
         )
         self.state = state
 
@@ -142,6 +143,11 @@ def release(store: ObjectStore, procedure: str) -> None:
 def break_(store: ObjectStore, generation: str) -> None:
     """Free what was read, exactly that, whatever it says. Raises GenerationMismatch if it has changed hands since, IrisError."""
     _free(store, generation)
+
+
+def kept(why: str) -> str:
+    """What an end says of a lock that could not be given back: its procedure has ended, so that only a person frees it."""
+    return f"the lock was not given back: {why}; once that is mended: {BREAK}, then try again"
 
 
 def _write(store: ObjectStore, holder: Holder, generation: str) -> LockState:

@@ -12,7 +12,7 @@ from asyncio import to_thread
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from iris_core.contracts import ConnectFailed, ControllerUnhealthy, IrisError
+from iris_core.contracts import ConnectFailed, ControllerUnhealthy, IrisError, RpcFailed
 from iris_core.procedures.events import Evidence, Grant, Mutation, NotStarted, Report, World
 from iris_core.procedures.record import Phase
 from iris_core.procedures.record_moves import RecordMoves
@@ -85,20 +85,34 @@ class Moves(RecordMoves):
         """Has the controller take its last checkpoint and end. Comes back as the path, "" if nobody heard it."""
 
         async def do() -> str:
-            checkpoint = ""
             try:
-                checkpoint = await to_thread(self._t.checkpoint, True, timeout_s)
+                checkpoint = await self._last_checkpoint(timeout_s)
             except ConnectFailed as error:
-                # Its answer may be lost while it ends.
-                if not await self._ended(LOST_ANSWER_S):
-                    raise NotStarted(f"{error.message}; the controller goes on", hint=error.hint) from error
-            except IrisError as error:
-                raise NotStarted(error.message, hint=error.hint) from error
+                # Whether it was heard is not known: it may still be saving, and end after that. Only asking again tells.
+                try:
+                    checkpoint = await self._last_checkpoint(timeout_s)
+                except ConnectFailed:
+                    words = f"{error.message}; whether the controller was told to end is not known"
+                    raise IrisError(words, hint=error.hint) from error
             await self._ended(ENDING_S)
             await to_thread(self._t.host.stop)
             return checkpoint
 
-        return self._stopping(do, timeout_s)
+        return self._stopping(do, 2 * timeout_s)
+
+    async def _last_checkpoint(self, timeout_s: float) -> str:
+        """Its path, "" where the controller ended and its answer was lost. Raises NotStarted: it goes on; ConnectFailed: it still runs."""
+        try:
+            return await to_thread(self._t.checkpoint, True, timeout_s)
+        except ConnectFailed:
+            if not await self._ended(LOST_ANSWER_S):
+                raise
+            return ""
+        except IrisError as error:
+            # One that ends after another caller's request says so, and then it is gone.
+            if isinstance(error, RpcFailed) and error.code == "ending" and await self._ended(LOST_ANSWER_S):
+                return ""
+            raise NotStarted(error.message, hint=error.hint) from error
 
     def stop_plainly(self) -> Mutation:
         """Ends the controller; what it did after its last checkpoint is in its database alone."""

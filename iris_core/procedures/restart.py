@@ -107,7 +107,7 @@ async def _restart(target: Target, skip_checkpoint: bool, timeout_s: float) -> P
     try:
         yield moves.unlock()
     except StepFailed as error:
-        details.append(f"the lock was not given back: {error.message}")
+        details.append(lock.kept(error.message))
     yield Outcome(
         status=Status.DONE,
         state=f"{target.name} runs release {new[:12]} at {healthy['url']}",

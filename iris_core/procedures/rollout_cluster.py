@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.contracts import IrisError
-from iris_core.procedures import record
+from iris_core.procedures import lock, record
 from iris_core.procedures import rollout_checks as checks
 from iris_core.procedures import rollout_watch as watching
 from iris_core.procedures.events import (
@@ -159,7 +159,7 @@ class Cluster:
             try:
                 yield replace(mutation, held=False)
             except StepFailed as raised:
-                taken.notes.append(f"the lock of {site.name} was not given back: {raised.message}")
+                taken.notes.append(f"{site.name}: {lock.kept(raised.message)}")
         if failure is not None:
             status = Status.CANCELLED if isinstance(failure, Cancelled) else Status.FAILED
             words = f"{site.name} runs {self._tree.id[:12]}, and nobody has watched it to the end: {failure.message}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from iris_core.procedures import lock
 from iris_core.procedures.events import Cancelled, Outcome, Status, StepFailed
 from iris_core.procedures.nested import Inner
 from iris_core.procedures.record import WITHDRAW, Phase
@@ -88,10 +89,16 @@ async def way_back(target: Target, moves: Moves, so: So, failure: StepFailed | C
     try:
         if so.restore and so.reached not in ("nothing", "locked"):
             yield moves.restore()
-        if so.reached != "nothing":
-            yield moves.unlock()
     except StepFailed as error:
-        so.details.append(f"the record and the lock are not as they were: {error.message}")
+        # The lock is kept with it: it keeps everybody out until a person has looked.
+        so.details.append(f"the record is not as it was: {error.message}; the next restart puts that right")
+        so.details.append(lock.kept(error.message))
+    else:
+        if so.reached != "nothing":
+            try:
+                yield moves.unlock()
+            except StepFailed as error:
+                so.details.append(lock.kept(error.message))
     yield Outcome(status=so.status, state=so.state, next=so.next, details=tuple(so.details))
 
 

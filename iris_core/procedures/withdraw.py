@@ -107,7 +107,7 @@ async def withdraw(target: Target, state_dir: str, *, to: str = "", keep: bool =
         try:
             yield moves.unlock()
         except StepFailed as error:
-            details.append(f"the lock was not given back: {error.message}")
+            details.append(lock.kept(error.message))
     yield Outcome(status=status, state=state, next=then, details=tuple(details))
 
 

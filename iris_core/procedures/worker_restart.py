@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from iris_core.procedures import lock
 from iris_core.procedures.events import (
     APPROVE,
     Cancelled,
@@ -106,7 +107,7 @@ async def worker_restart(target: Target, fleet: Fleet, wishes: Wishes, clock: Cl
     try:
         yield moves.unlock()
     except StepFailed as error:
-        details.append(f"the lock was not given back: {error.message}")
+        details.append(lock.kept(error.message))
     yield so.outcome(target.name, release, failure, tuple(details))
 
 

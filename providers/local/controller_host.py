@@ -34,7 +34,24 @@ FAILURES: Final = 3
 """A new controller that ended so often by itself will not come up."""
 SHOWN_LINES: Final = 30
 TAIL_BYTES: Final = 256 << 10
-CHECK: Final = "import iris_controller.serve, providers.local.controller_keeper as k; print(k.__file__)"
+CHECK: Final = """
+import importlib, importlib.util, marshal, pathlib, sys
+
+def sweep():
+    for path in pathlib.Path(sys.argv[1]).rglob("*.pyc"):
+        try:
+            marshal.loads(path.read_bytes()[16:])
+        except (EOFError, ValueError, TypeError):
+            path.unlink()
+
+sweep()
+for name in "iris_controller.serve", "iris_controller.worker.main", "iris_controller.finelog.main":
+    if name == "iris_controller.serve" or importlib.util.find_spec(name.rpartition(".")[0]):
+        importlib.import_module(name)
+sweep()
+print(importlib.import_module("providers.local.controller_keeper").__file__)
+"""
+"""Loads what a deployment starts, and leaves its bytecode for them. What a full disk had cut short of that is removed, before and after."""
 
 
 class LocalControllerHost:
@@ -61,8 +78,8 @@ class LocalControllerHost:
         found = self._release(release)
         try:
             done = subprocess.run(
-                [found.python, "-c", CHECK],
-                env=kept_environment(found.lib),
+                [found.python, "-c", CHECK, str(found.lib)],
+                env={**kept_environment(found.lib), "PYTHONDONTWRITEBYTECODE": ""},
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 capture_output=True,

@@ -32,6 +32,8 @@ BACKOFF_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 SETTLED_S: Final = 60.0
 """A controller that served so long has not failed to start; its death counts as the first."""
 STOP_S: Final = 75.0
+AGAIN_S: Final = 1.0
+"""Between two tries to write a record for which there was no room."""
 READY_BYTES: Final = 4096
 
 
@@ -50,6 +52,8 @@ class Keeper:
     """Of `iris-controller serve`."""
     _asked: int = 0
     _deaths: int = 0
+    _unwritten: tuple[str, dict[str, object]] | None = None
+    """What the record should say, and does not yet."""
 
     def write(self, state: str, **more: object) -> None:
         """Writes the record, whole or not at all."""
@@ -91,11 +95,15 @@ class Keeper:
         self._asked += 1
 
     def _record(self, state: str, **more: object) -> None:
-        """A record that cannot be written is worth no controller."""
+        """A record that cannot be written is worth no controller; it is tried again while that runs."""
+        said = self._unwritten == (state, more)
         try:
             self.write(state, **more)
+            self._unwritten = None
         except OSError as error:
-            sys.stderr.write(f"{self.state_dir / RECORD}: {error.strerror}\n")
+            self._unwritten = (state, more)
+            if not said:
+                sys.stderr.write(f"{self.state_dir / RECORD}: {error.strerror}\n")
 
     def _pause(self, wakeup: int, seconds: float) -> bool:
         """Returns early, and true, when it is told to end."""
@@ -153,9 +161,12 @@ class Keeper:
                 child.kill()
                 deadline = float("inf")
                 continue
-            ready = self._wait(handles, left if left < float("inf") else None)
+            wait_s = left if self._unwritten is None else min(left, AGAIN_S)
+            ready = self._wait(handles, wait_s if wait_s < float("inf") else None)
             if pidfd in ready:
                 return child.wait()
+            if not ready and self._unwritten is not None:
+                self._record(self._unwritten[0], **self._unwritten[1])
             if reading in ready:
                 part = os.read(reading, READY_BYTES)
                 said += part

@@ -28,7 +28,8 @@ KEPT_ENVIRONMENT: Final = (
 def kept_environment(lib: Path | None = None) -> dict[str, str]:
     """What a daemon of ours inherits: no shell's secrets, and no module from the working directory.
 
-    A process that runs from a release starts its children from the same one; `lib` names another release's folder of modules.
+    A process that runs from a release starts its children from the same one; `lib` names another release's folder of modules. It writes no
+    bytecode beside the modules: what a full disk cuts short there, Python takes for whole, and that release never loads again.
     """
     kept = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
     own = str(Path(__file__).absolute().parents[2])
@@ -36,6 +37,8 @@ def kept_environment(lib: Path | None = None) -> dict[str, str]:
         kept["PYTHONPATH"] = str(lib)
     elif own in os.environ.get("PYTHONPATH", "").split(os.pathsep):
         kept["PYTHONPATH"] = own
+    if "PYTHONPATH" in kept:
+        kept["PYTHONDONTWRITEBYTECODE"] = "1"
     return kept | {"PYTHONSAFEPATH": "1"}
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpcore
 import pytest
 from google.protobuf.json_format import MessageToDict
 
@@ -77,7 +79,12 @@ async def test_a_controller_that_is_to_end_changes_nothing_after_its_last_checkp
             code, error = await refused(r, "during")
             assert code == 503 and error["code"] == "held", error
             assert int(error["retry_after_ms"]) > 0
+            # Another caller of the same, whose turn comes after that: there is no second last one, and nothing is taken in again for it.
+            late = asyncio.create_task(r.post("BeginCheckpoint", {"stop": True}))
             made = await ending
+            with suppress(httpcore.NetworkError, httpcore.ProtocolError):  # or it has ended before it could say so
+                status, said = await late
+                assert (status, said["code"]) == (503, "ending"), said
             await asyncio.wait_for(controller.wait(), 30)
     finally:
         await client.close()

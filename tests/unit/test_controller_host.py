@@ -198,6 +198,40 @@ def test_a_release_is_staged_when_its_interpreter_loads_it(place: Place) -> None
         place.host.stage("broken")
 
 
+def test_bytecode_that_a_full_disk_cut_short_keeps_no_release_from_loading_and_what_runs_writes_none(
+    place: Place,
+) -> None:
+    place.host.stage("r1")
+    lib = place.folder / "releases" / "r1" / "lib"
+    (cached,) = lib.glob("iris_controller/__pycache__/serve.*.pyc")
+    cached.write_bytes(cached.read_bytes()[:20])
+    place.host.stage("r1")
+    assert not cached.exists() or len(cached.read_bytes()) > 20
+    fresh = place.release("fresh")
+    place.host.start("fresh")
+    place.host.await_healthy()
+    assert list(fresh.rglob("*.pyc")) == []
+
+
+def test_a_record_for_which_there_was_no_room_is_written_once_there_is(place: Place) -> None:
+    place.host.start("r1")
+    first = place.host.await_healthy()
+    record, aside = place.state / RECORD, place.state / "aside"
+    keeper = place.keeper()
+    record.rename(aside)
+    record.mkdir()  # nothing can be written there
+    os.kill(first.pid, signal.SIGKILL)
+    try:
+        # That it waits, that it starts the next one, and that this one serves.
+        until(lambda: (place.state / "controller.log").read_text().count(f"{RECORD}: ") == 3)
+    finally:
+        record.rmdir()
+    until(lambda: place.host.status().url != "")
+    again = place.host.await_healthy()
+    assert again.pid != first.pid and again.failures == 1 and keeper.alive
+    assert (place.state / "controller.log").read_text().count(f"{RECORD}: ") == 3, "said once each, not with every try"
+
+
 def test_children_of_a_process_that_runs_from_a_release_run_from_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
     assert "PYTHONPATH" not in kept_environment()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from iris_core.contracts import IrisError, RpcFailed
-from iris_core.procedures import lock, record
+from iris_core.contracts import ConnectFailed, IrisError, RpcFailed
+from iris_core.procedures import lock, moves, record
 from iris_core.procedures.approvals import Answer
 from iris_core.procedures.events import APPROVE, STOP, Status
 from iris_core.procedures.lock import Holder
@@ -338,6 +338,80 @@ async def test_a_stop_that_may_have_happened_is_never_called_untouched(tmp_path:
     outcome = await world.run(procedure="runs", skip=True)
     assert outcome.status is Status.UNKNOWN and "the record is pending and the lock is kept" in outcome.state
     assert "break-lock" in outcome.next and world.host.running and not world.free
+
+
+@pytest.mark.parametrize("cut", [1, 2])
+async def test_a_stop_of_which_nobody_knows_whether_it_was_heard_is_asked_for_again_and_never_called_untouched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int
+) -> None:
+    """The connection breaks while the controller may be saving: it still runs when that is looked at, and may end afterwards."""
+    monkeypatch.setattr(moves, "LOST_ANSWER_S", 0.0)
+    world = World(tmp_path)
+    take, asked = world.checkpoint, 0
+
+    def cut_off(stop: bool, timeout_s: float) -> str:
+        nonlocal asked
+        asked += stop
+        if stop and asked <= cut:
+            raise ConnectFailed("the connection broke")
+        return take(stop, timeout_s)
+
+    world.checkpoint = cut_off  # type: ignore[method-assign]
+    outcome = await world.run()
+    assert asked == 2
+    if cut == 1:
+        assert outcome.status is Status.DONE and world.host.release == NEW and world.free
+        return
+    assert outcome.status is Status.UNKNOWN and "nothing was changed" not in outcome.state
+    assert "the record is pending and the lock is kept" in outcome.state and "break-lock" in outcome.next
+    assert world.host.release == OLD and world.host.running and not world.free
+    assert world.record is not None and (world.record.phase, world.record.image) == (Phase.PENDING, NEW)
+
+
+async def test_a_stop_of_one_that_ends_at_the_word_of_another_caller_finds_its_last_checkpoint(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    take = world.checkpoint
+
+    def ending(stop: bool, timeout_s: float) -> str:
+        path = take(stop, timeout_s)
+        if stop:
+            raise RpcFailed("UNAVAILABLE", "this controller ends after its last checkpoint", code="ending")
+        return path
+
+    world.checkpoint = ending  # type: ignore[method-assign]
+    outcome = await world.run()
+    assert outcome.status is Status.DONE and world.record is not None
+    assert world.record.rollback_checkpoint == max(world.checkpoints)
+
+
+@pytest.mark.parametrize("end", ["done", "untouched", "never ran", "back"])
+async def test_a_lock_that_cannot_be_given_back_is_said_with_what_frees_it(tmp_path: Path, end: str) -> None:
+    world = World(tmp_path)
+    if end == "back":
+        assert (await world.run(procedure="first")).status is Status.DONE
+    elif end == "untouched":
+        world.refuse_save = "it cannot be saved"
+    elif end == "never ran":
+        world.host.fault("start", "untouched")
+    written = 0
+
+    def refuse(verb: str, name: str) -> None:
+        nonlocal written
+        written += (verb, name) == ("write", lock.LOCK)
+        if (verb, name) == ("write", lock.LOCK) and written > 1:
+            raise IrisError("no space left on device")
+
+    world.store.before = refuse
+    outcome = await world.run(back=end == "back")
+    assert not world.free
+    (said,) = [line for line in outcome.details if "lock" in line]
+    assert said == (
+        "the lock was not given back: no space left on device; once that is mended: cluster controller break-lock, then try again"
+    )
+    # Whoever comes next is told the same way out.
+    world.store.before = lambda verb, name: None
+    again = await world.run(procedure="next")
+    assert again.status is Status.FAILED and "cluster controller break-lock" in again.next
 
 
 async def test_a_record_that_was_not_committed_is_committed_by_its_controller(tmp_path: Path) -> None:
