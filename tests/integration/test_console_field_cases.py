@@ -200,8 +200,9 @@ def test_a_frozen_cluster_is_left_and_found_again(terminal: Terminal, tmp_path: 
         for name in ("a", "b"):
             (tmp_path / name).mkdir()
             side = sides[name] = Served(tmp_path / name, workers=1)
+            side.config.write_text(side.config.read_text().replace("name: served", f"name: {name}"))
+            (clusters / f"{name}.yaml").write_text(side.config.read_text())
             side.start()
-            (clusters / f"{name}.yaml").write_text(side.config.read_text().replace("name: served", f"name: {name}"))
             submit(side, f"/t/only-{name}", "sleep", "600")
         frozen = sides["a"].process
         assert frozen is not None
