@@ -16,7 +16,7 @@ from iris_controller.checkpoint.service import META
 from iris_controller.dry_run import take_workers_as_healthy
 from iris_controller.rpc.answered import AnsweredIds
 from iris_controller.state.model import Model
-from iris_controller.store.database import StateDir, StateDirError, migrate
+from iris_controller.store.database import StateDir, StateDirError, hindrance, migrate
 from iris_controller.store.load import load_model
 from iris_controller.store.reads import Readers
 from iris_controller.store.seal import Seal
@@ -123,6 +123,8 @@ def _open_store(state: StateDir, now_ms: int) -> tuple[Writer, Model]:
     try:
         writer = Writer(path)
     except (OSError, sqlite3.Error) as error:
+        if (hindered := hindrance(path, error)) is not None:
+            raise hindered from error
         raise StateDirError(f"the state file {path} cannot be opened: {error}") from error
     try:
         applied = migrate(writer.connection, now_ms)
@@ -134,6 +136,8 @@ def _open_store(state: StateDir, now_ms: int) -> tuple[Writer, Model]:
         raise
     except Exception as error:
         writer.close()
+        if (hindered := hindrance(path, error)) is not None:
+            raise hindered from error
         log.debug("loading failed", exc_info=error)
         raise StateDirError(
             f"the state in {path} cannot be read: {type(error).__name__}: {error}",

@@ -19,7 +19,7 @@ from iris_controller.checkpoint.claims import OwnClaims
 from iris_controller.checkpoint.layout import BadCheckpoint
 from iris_controller.checkpoint.owner import read_claim, require_takeable
 from iris_controller.checkpoint.served import served_last
-from iris_controller.store.database import StateDir, StateDirError, check_integrity
+from iris_controller.store.database import StateDamaged, StateDir, StateDirError, check_integrity
 from iris_core.contracts import IrisError
 from iris_core.procedures import record as rollout
 
@@ -168,12 +168,12 @@ def _roll_back(state: StateDir, remote: ObjectStore, standing: rollout.Standing,
 
 
 def _local(state: StateDir, remote: ObjectStore, now_ms: int) -> str:
-    damage: StateDirError | None = None
+    damage: StateDamaged | None = None
     if state.database.exists():
         try:
             check_integrity(state.database)
             return LOCAL
-        except StateDirError as error:
+        except StateDamaged as error:
             damage = error
     skipped: list[str] = []
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import socket
 import sqlite3
 import time
@@ -19,10 +20,26 @@ from iris_core.contracts import IrisError
 
 BUSY_TIMEOUT_S = 30.0
 CACHE_KIB = 16_384
+_HINDRANCES = {
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+}
+LEAST_FREE_BYTES = 1 << 20
+"""A disk with less than this free is full: SQLite needs room to open what a killed process left."""
 
 
 class StateDirError(IrisError):
     """The state directory cannot be used: not writable, held by another controller, damaged, or from a newer release."""
+
+
+class StateDamaged(StateDirError):
+    """What is in the state file is damaged. Anything else that keeps it from being read, a full disk among it, says nothing of that."""
 
 
 class StateDir:
@@ -130,7 +147,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
 
 
 def check_integrity(path: Path) -> None:
-    """Raises StateDirError when the file exists and is damaged (`PRAGMA quick_check`)."""
+    """Raises StateDamaged when the file exists and is damaged (`PRAGMA quick_check`), StateDirError when that cannot be told."""
     if not path.exists() or path.stat().st_size == 0:
         return
     try:
@@ -140,12 +157,32 @@ def check_integrity(path: Path) -> None:
         finally:
             connection.close()
     except sqlite3.DatabaseError as error:
+        hindered = hindrance(path, error)
+        if hindered is not None:
+            raise hindered from error
         verdict = [str(error)]
     if verdict != ["ok"]:
-        raise StateDirError(
+        raise StateDamaged(
             f"the state file {path} is damaged: {'; '.join(verdict)[:200]}",
             hint="it was not touched; restore a copy, or start anew with --fresh (which moves it aside)",
         )
+
+
+def hindrance(path: Path, error: Exception) -> StateDirError | None:
+    """What to say where the disk or another process kept the state from being read, None where the error is about the state itself."""
+    if not isinstance(error, sqlite3.Error) or getattr(error, "sqlite_errorcode", 0) & 0xFF not in _HINDRANCES:
+        return None
+    try:
+        free = shutil.disk_usage(path.parent).free
+    except OSError:
+        free = LEAST_FREE_BYTES
+    if free < LEAST_FREE_BYTES:
+        why, first = f"{error}; its disk is full ({free} bytes free)", "make room there"
+    else:
+        why, first = str(error), "look at its disk"
+    return StateDirError(
+        f"the state file {path} cannot be read now: {why}", hint=f"nothing was touched; {first}, then start again"
+    )
 
 
 def shipped_migrations() -> list[tuple[str, str]]:

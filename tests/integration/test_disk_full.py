@@ -10,8 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from iris_controller.checkpoint.choose import Wish, prepare
+from iris_controller.store.database import (
+    StateDamaged,
+    StateDir,
+    StateDirError,
+    check_integrity,
+    migrate,
+    open_reader,
+    open_writer,
+)
 from iris_core.contracts import RpcFailed
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
+from providers.fake.objects import FakeStore
 from tests.conftest import RequireService
 from tests.integration.served import Served, launch, lines, status, task, wait_jobs, wait_marks
 
@@ -109,3 +120,30 @@ def test_submits_fail_clearly_and_go_on_once_there_is_room(small_disk: Path) -> 
                 )
     finally:
         environment.end()
+
+
+def test_a_full_disk_at_boot_is_no_damage_and_brings_no_older_state_back(small_disk: Path) -> None:
+    """What a killed controller left needs room to be opened: without it the state is kept, and no checkpoint takes its place."""
+    state = StateDir(small_disk / "state")
+    state.database.parent.mkdir(parents=True)
+    connection = open_writer(state.database)
+    migrate(connection, 1)
+    connection.execute("INSERT INTO meta (key, value) VALUES ('kept', 'yes')")
+    copies = {path: path.read_bytes() for path in (state.database, Path(f"{state.database}-wal"))}
+    connection.close()
+    for path, data in copies.items():
+        path.write_bytes(data)
+    Path(f"{state.database}-shm").unlink(missing_ok=True)
+    checkpoints = FakeStore()
+    filler = fill(state.path)
+    with pytest.raises(StateDirError, match=r"cannot be read now: .*its disk is full \(\d+ bytes free\)") as caught:
+        check_integrity(state.database)
+    assert not isinstance(caught.value, StateDamaged) and "make room there" in caught.value.hint
+    with pytest.raises(StateDirError, match="cannot be read now"):
+        prepare(state, checkpoints, Wish(), 2)
+    assert copies == {path: path.read_bytes() for path in copies}
+    filler.unlink()
+    check_integrity(state.database)
+    reader = open_reader(state.database)
+    assert reader.execute("SELECT value FROM meta WHERE key = 'kept'").fetchone()[0] == "yes"
+    reader.close()
