@@ -233,8 +233,9 @@ class SecretManager:
             raise _not_installed("google-auth") from None
         headers: dict[str, str] = {}
         try:
-            if self._credentials is None:
+            if self._carrier is None:
                 self._carrier = _carrier(self._answer_s, trust_env=not _is_loopback(self._endpoint))
+            if self._credentials is None:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     self._credentials, _ = google.auth.default(scopes=[SCOPE], request=self._carrier)

@@ -68,6 +68,7 @@ async def history(folder: Path, worker: type[FakeWorker], noisy: bool) -> dict[s
             if noisy:
                 for n in range(20):
                     request = launch_request(f"/u/j{n}", request_id=f"id{n}", max_retries_failure=1)
+                    request.replicas = 3
                     await r.call("LaunchJob", request, controller_pb2.LaunchJobResponse)
             return await final(r)
 

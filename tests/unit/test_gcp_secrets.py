@@ -225,6 +225,7 @@ def test_one_that_does_not_answer_is_given_up(google: Manager) -> None:
     with pytest.raises(SecretsFailed, match=r"did not answer within 0\.3 s"):
         hasty.access(f"{NAME}/versions/1")
     hasty.close()
+    patient.close()
 
 
 def test_credentials_that_are_none_are_said(google: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
