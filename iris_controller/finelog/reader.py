@@ -25,7 +25,7 @@ from iris_controller.finelog.segmented import Segmented
 from iris_core.wire.gen.iris.v1 import logs_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from iris_controller.finelog.query import Query
     from iris_controller.finelog.store import Store
@@ -42,8 +42,21 @@ LINE_OVERHEAD = 96
 """Bytes of a line in an answer besides its text, about."""
 
 
+def answering(
+    store: Store, query: Query, seconds: float, *, max_bytes: int = MAX_ANSWER_BYTES, counts: bool = True
+) -> Generator[None, None, logs_pb2.FetchLogsResponse]:
+    """One answer in slices of about so many seconds. Whoever lets go of it earlier holds no file of the store any more."""
+    scan = Scan(store, query, max_bytes=max_bytes, counts=counts)
+    try:
+        while not scan.step(seconds):
+            yield
+        return scan.answer()
+    finally:
+        scan.release()
+
+
 class Scan:
-    """One read of a store. Call `step` until it returns True, then `answer`, once."""
+    """One read of a store. Call `step` until it returns True, then `answer`, once; `release` instead where nobody waits for it."""
 
     def __init__(
         self,
@@ -84,7 +97,7 @@ class Scan:
         self._left_out = ""
         # Forward: all up to it was looked at. Tail: all from it on.
         self._edge = self._start = self._high if query.tail else query.cursor
-        self._work = self._backward() if query.tail else self._forward()
+        self._work: Generator[None, None, None] = self._backward() if query.tail else self._forward()
 
     def step(self, seconds: float) -> bool:
         """Works for about that long. True: the answer is ready."""
@@ -98,9 +111,15 @@ class Scan:
                 return False
         return True
 
+    def release(self) -> None:
+        """Holds nothing of the store any more. A second time is no error."""
+        # It holds this object, and this object it: the collector may come upon them only hours later.
+        self._work.close()
+        self._view.release()
+
     def answer(self) -> logs_pb2.FetchLogsResponse:
         """What was found. Nothing is held of the store any more then."""
-        self._view.release()
+        self.release()
         query = self._query
         lines = self._lines
         if not query.scope.is_one:
@@ -146,7 +165,7 @@ class Scan:
 
     # Forward ------------------------------------------------------------------------------------------------------
 
-    def _forward(self) -> Iterator[None]:
+    def _forward(self) -> Generator[None, None, None]:
         for window in self._segmented.oldest_first(self._wanted):
             if window is not None:
                 for line in window.lines:
@@ -186,7 +205,7 @@ class Scan:
 
     # Backward -----------------------------------------------------------------------------------------------------
 
-    def _backward(self) -> Iterator[None]:
+    def _backward(self) -> Generator[None, None, None]:
         candidates = self._candidates.newest_first()
         for candidate in candidates:
             if candidate is None:

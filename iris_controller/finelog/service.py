@@ -22,8 +22,8 @@ from google.protobuf.message import DecodeError
 from iris_controller.finelog import query as queries
 from iris_controller.finelog.health import store_health
 from iris_controller.finelog.ingest import Ingest, marks_of
-from iris_controller.finelog.reader import MAX_ANSWER_BYTES, Scan
-from iris_controller.finelog.view_service import ViewService
+from iris_controller.finelog.reader import MAX_ANSWER_BYTES, answering
+from iris_controller.finelog.view_service import ViewService, one_step
 from iris_controller.finelog.waiters import Waiters
 from iris_controller.rpc.errors import RpcError, as_rpc_error, invalid
 from iris_core.wire.gen.iris.v1 import logs_pb2
@@ -125,10 +125,15 @@ class LogService:
     async def _scan(self, query: Query) -> logs_pb2.FetchLogsResponse:
         loop = asyncio.get_running_loop()
         with self._room(MAX_ANSWER_BYTES) as room:
-            scan = Scan(self._store, query, max_bytes=room)
-            while not await loop.run_in_executor(self._readers, scan.step, SLICE_SECONDS):
-                pass
-            return await loop.run_in_executor(self._readers, scan.answer)
+            work = answering(self._store, query, SLICE_SECONDS, max_bytes=room)
+            try:
+                while True:
+                    is_over, answer = await loop.run_in_executor(self._readers, one_step, work)
+                    if answer is not None and is_over:
+                        return answer
+            finally:
+                # If its caller left, what remembers why still knows this frame; the slice under way is the last to hold it.
+                del work
 
     @contextmanager
     def _room(self, most: int) -> Iterator[int]:

@@ -288,7 +288,7 @@ class ViewService:
         loop = asyncio.get_running_loop()
         deadline = None if seconds is None else self._clock() + seconds
         while True:
-            is_over, result = await loop.run_in_executor(self._readers, _step, work)
+            is_over, result = await loop.run_in_executor(self._readers, one_step, work)
             if is_over:
                 return result  # type: ignore[return-value]  # what the generator returned
             if deadline is not None and self._clock() >= deadline:
@@ -342,7 +342,8 @@ class ViewService:
         self._schedule_sweep()
 
 
-def _step(work: Generator[None, None, T]) -> tuple[bool, T | None]:
+def one_step(work: Generator[None, None, T]) -> tuple[bool, T | None]:
+    """The next slice of some work: whether that was the last, and its result then."""
     try:
         next(work)
     except StopIteration as end:

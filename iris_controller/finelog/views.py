@@ -20,7 +20,7 @@ from iris_controller.finelog.moments import Moments
 from iris_controller.finelog.numbers import BREAKS, CONTEXT, Numbers
 from iris_controller.finelog.order import TimeOrder
 from iris_controller.finelog.parts import LineCount
-from iris_controller.finelog.reader import Scan
+from iris_controller.finelog.reader import answering
 from iris_controller.finelog.spans import is_whole, places, spans
 from iris_controller.finelog.surroundings import Surroundings
 from iris_core.wire.gen.iris.v1 import logs_pb2
@@ -362,7 +362,4 @@ class View:
 
     def read_store(self, query: Query, max_bytes: int = 8 << 20) -> Generator[None, None, Answer]:
         """One answer of the store."""
-        scan = Scan(self._store, query, max_bytes=max(max_bytes, 1), counts=False)
-        while not scan.step(STEP_S):
-            yield
-        return scan.answer()
+        return answering(self._store, query, STEP_S, max_bytes=max(max_bytes, 1), counts=False)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, nullcontext
 from pathlib import Path
@@ -10,9 +12,11 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
+from iris_controller.finelog import service as finelog_service
 from iris_controller.finelog import view_service, views
 from iris_controller.finelog.service import LogService
 from iris_controller.finelog.store import Store
+from iris_controller.finelog.upkeep import Upkeep
 from iris_controller.finelog.view_service import IDLE_S, ViewService
 from iris_controller.finelog.waiters import Waiters
 from iris_controller.rpc.errors import RpcError
@@ -268,13 +272,13 @@ def test_many_views_of_a_large_log_take_turns_with_a_small_read(
 ) -> None:
     """Nobody waits for the end of somebody else's search: the small read is answered while large ones are under way."""
     steps: list[object] = []
-    step = view_service._step
+    step = view_service.one_step
 
     def noted(work: Any) -> Any:
         steps.append(work)
         return step(work)
 
-    monkeypatch.setattr(view_service, "_step", noted)
+    monkeypatch.setattr(view_service, "one_step", noted)
     # However fast the machine is, each large search takes many turns.
     monkeypatch.setattr(views, "STEP_S", 0.0)
 
@@ -295,6 +299,47 @@ def test_many_views_of_a_large_log_take_turns_with_a_small_read(
         assert len({id(work) for work in steps[last:]} & begun) >= 4
 
     served(tmp_path, body)
+
+
+def test_a_reader_that_left_keeps_no_file_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, gate = threading.Event(), threading.Event()
+
+    def held(work: Any) -> tuple[bool, Any]:
+        found = view_service.one_step(work)
+        begun.set()
+        assert gate.wait(60)
+        return found
+
+    monkeypatch.setattr(finelog_service, "one_step", held)
+    monkeypatch.setattr(finelog_service, "SLICE_SECONDS", 0.0)
+
+    async def leave(store: Store) -> None:
+        service = LogService(store)
+        try:
+            request = logs_pb2.FetchLogsRequest(source="/u/j", match_scope=PREFIX)
+            reading = asyncio.create_task(service.fetch_logs(request.SerializeToString()))
+            assert await asyncio.to_thread(begun.wait, 60)
+            reading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+            gate.set()
+        finally:
+            await service.close()
+
+    store = Store(tmp_path)
+    for task in range(3):
+        put(store, numbered(2, key=f"/u/j/{task}:0", producer=f"p{task}"))
+    (file,) = store.files
+    gc.disable()  # what it alone finds may wait for hours
+    try:
+        asyncio.run(leave(store))
+        store.roll()
+        assert store.sealed.wait(60)
+        Upkeep(store).tend()
+        assert not file.path.exists(), "it became a segment"
+    finally:
+        gc.enable()
+        store.close()
 
 
 def test_the_store_says_how_it_is(tmp_path: Path) -> None:
