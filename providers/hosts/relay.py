@@ -81,6 +81,7 @@ class Relay:
             child.stdin.flush()
         finally:
             timer.cancel()
+            timer.join()
 
     def _more(self, child: subprocess.Popen[bytes], deadline: float) -> None:
         assert child.stdout is not None
