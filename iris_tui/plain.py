@@ -173,7 +173,10 @@ class PlainApp(IrisApp):
         if screen is None or not screen.is_mounted or not screen.is_current or self.session.entrance is not None:
             return False
         store = getattr(screen, "store", None)
-        shown = [pane for pane in screen.query(Pane) if pane.region.area]
+        panes = screen.query(Pane)
+        shown = [pane for pane in panes if pane.region.area]
+        if panes and not shown:
+            return False  # it is not laid out yet
         return all(pane.status.state is not State.LOADING for pane in shown) and not (store is not None and store.dirty)
 
 

@@ -460,7 +460,7 @@ async def test_a_target_that_changes_while_the_gate_is_open_is_said_and_not_ende
 async def test_below_a_gate_it_is_still_said_whether_what_is_shown_is_true() -> None:
     async with console() as rig:
         gate = await open_gate(rig, "/cleo/sweep-lr")
-        assert rig.lines()[0].rstrip().endswith("LIVE")
+        await rig.until(lambda: rig.lines()[0].rstrip().endswith("LIVE"))
         rig.client.break_connection()
         deadline = time.monotonic() + 20
         while "RECONNECTING" not in rig.lines()[0]:
