@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from textual import events
+from textual._context import visible_screen_stack
 from textual.widgets import Button, Static
 
 from iris_core.contracts import ConnectFailed, RpcFailed
@@ -76,7 +77,8 @@ class Rig:
         await self.keys(*[{" ": "space"}.get(character, character) for character in text])
 
     def lines(self) -> list[str]:
-        """What is on the screen, line by line."""
+        """What is on the screen, line by line, below a dialog too: what is drawn here is drawn as the app itself would, and kept."""
+        visible_screen_stack.set(self.app._background_screens)
         strips = self.app.screen._compositor.render_strips()
         return [strip.text.rstrip() for strip in strips]
 
