@@ -219,15 +219,16 @@ def test_status_and_processes(cluster: LocalCluster) -> None:
 
 
 def test_names_collide_cleanly(cluster: LocalCluster) -> None:
-    words = ("--cluster=local", "job", "run", "--no-sync", "--no-wait", "--job-name", "twin", "--", "sleep", "3")
+    words = ("--cluster=local", "job", "run", "--no-sync", "--no-wait", "--job-name", "twin", "--", "sleep", "617")
     both = [cluster.popen(*words) for _ in range(2)]
     ended = [(process.communicate(timeout=60), process.returncode) for process in both]
     assert sorted(code for _, code in ended) == [0, 1]
     for (out, err), code in ended:
         assert b"Traceback" not in err
         assert out == (b"/t/twin\n" if code == 0 else b"")
-        assert code == 0 or b"/t/twin exists and is running" in err
-    assert cluster.cli("job", "wait", "/t/twin").code == 0
+        # How far the first one has come by then is not for the test to say.
+        assert code == 0 or re.search(rb"/t/twin exists and is (pending|running)", err), err
+    assert cluster.cli("job", "cancel", "/t/twin").code == 0
 
 
 def test_cancel_by_name_takes_exactly_that_one(cluster: LocalCluster) -> None:
