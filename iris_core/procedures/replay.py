@@ -31,11 +31,11 @@ class Replay:
     """The past of one procedure. Lines that are written while it runs are not part of it.
 
     Attributes:
-        run: The number of the run that the next event belongs to; each line that is handed out has its own as `run`.
+        run: The number of the run that the next event belongs to, 1 = the first; each line that is handed out has its own as `run`.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
-        self.run = 1
+        self.run = 0
         self._past: dict[str, list[Record]] = {}
         self._seen: set[str] = set()
         for record in records:

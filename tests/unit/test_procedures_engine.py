@@ -24,6 +24,7 @@ from iris_core.procedures.events import (
     Procedure,
     Report,
     Status,
+    Step,
     StepFailed,
     World,
 )
@@ -381,6 +382,19 @@ async def test_a_journal_of_other_arguments_or_of_another_version_is_not_gone_on
 
 async def _nothing(report: Report) -> None:
     return None
+
+
+async def test_a_fault_of_the_procedure_is_laid_on_its_journal_only_where_an_earlier_run_wrote_that(
+    tmp_path: Path,
+) -> None:
+    async def faulty() -> Procedure:
+        found: dict[str, str] = {}
+        yield Step(id="look", title=found["what"])
+
+    with Journal.create(tmp_path / "p.jsonl") as journal, pytest.raises(KeyError):
+        await Engine(journal, Person(), FakeClock(), account="ada").run("p", {}, faulty())
+    with Journal.open(tmp_path / "p.jsonl") as journal, pytest.raises(JournalMismatch, match="cannot be gone on from"):
+        await Engine(journal, Person(), FakeClock(), account="ada").run("p", {}, faulty())
 
 
 async def test_progress_reopens_at_the_open_gate_and_followers_see_every_line(tmp_path: Path) -> None:
