@@ -61,7 +61,7 @@ def restart(session: Session, confirm: str | None, timeout: float) -> None:
 
 def _stop(session: Session, found: Deployment, confirm: str | None, doing: str) -> None:
     from iris_core.cli.confirming import confirmed
-    from iris_core.cli.deployment import require_free
+    from iris_core.procedures.lock import require_free
 
     require_free(found.store(), time.time_ns() // 1_000_000)
     confirmed(confirm, found.name, f"{doing} {found.name}: {_ending(session)}")

@@ -53,7 +53,8 @@ def start(session: Session, timeout: float) -> None:
 
 def begin(session: Session, found: Deployment, timeout_s: float) -> str:
     """Starts what is deployed, or what is here where nothing is, and waits; the address. Raises IrisError: it does not come up."""
-    from iris_core.cli.deployment import require_free, say_lines, short
+    from iris_core.cli.deployment import say_lines, short
+    from iris_core.procedures.lock import require_free
 
     store = found.store()
     require_free(store, _now_ms())
@@ -178,8 +179,7 @@ def stop(session: Session, confirm: str | None) -> None:
 
 def require_unlocked(session: Session, found: Deployment) -> None:
     """Raises LockHeld, LockUnreadable. A store that does not answer is said, and keeps nobody from ending a controller."""
-    from iris_core.cli.deployment import require_free
-    from iris_core.procedures.lock import LockHeld, LockUnreadable
+    from iris_core.procedures.lock import LockHeld, LockUnreadable, require_free
 
     if not found.config.remote_state_dir:
         return

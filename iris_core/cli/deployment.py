@@ -169,15 +169,6 @@ def short(release: str) -> str:
     return release[:12]
 
 
-def require_free(store: ObjectStore, now_ms: int) -> None:
-    """Raises LockHeld: a procedure is changing this cluster."""
-    from iris_core.procedures import lock
-
-    state = lock.read(store)
-    if state.holder is not None:
-        raise lock.LockHeld(state, now_ms)
-
-
 def say_lines(session: Session, error: IrisError) -> None:
     """What a controller wrote last that did not come up."""
     from iris_core.contracts import ControllerUnhealthy

@@ -215,9 +215,7 @@ class _Work:
     async def preflight(self, report: Report) -> dict[str, Any]:
         """Raises IrisError: another procedure is at work, or it is not known what to start."""
         t = self._t
-        state = await to_thread(lock.read, t.store)
-        if state.holder is not None and state.holder.procedure != t.holder.procedure:
-            raise lock.LockHeld(state, t.now_ms())
+        await to_thread(lock.require_free, t.store, t.now_ms(), t.holder.procedure)
         standing = (await to_thread(record.read, t.store)).record
         if standing is not None and standing.phase is Phase.ROLLBACK_REQUESTED:
             raise IrisError(

@@ -105,6 +105,13 @@ def read(store: ObjectStore) -> LockState:
     return LockState(holder, info.generation)
 
 
+def require_free(store: ObjectStore, now_ms: int, procedure: str = "") -> None:
+    """Raises LockHeld: another procedure than that one is changing this cluster; LockUnreadable, IrisError."""
+    state = read(store)
+    if state.holder is not None and state.holder.procedure != procedure:
+        raise LockHeld(state, now_ms)
+
+
 def _beginning(store: ObjectStore) -> bytes:
     """The first bytes of something that is far too long. Raises ObjectMissing, IrisError."""
     return next(store.chunks(LOCK), b"")[:SHOWN_BYTES]

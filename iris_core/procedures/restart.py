@@ -168,9 +168,7 @@ def _preflight(target: Target) -> Any:
 
     async def gather(report: Report) -> dict[str, Any]:
         await to_thread(target.secrets)
-        state = await to_thread(lock.read, target.store)
-        if state.holder is not None and state.holder.procedure != target.holder.procedure:
-            raise lock.LockHeld(state, target.now_ms())
+        await to_thread(lock.require_free, target.store, target.now_ms(), target.holder.procedure)
         status = await to_thread(target.host.status)
         if not status.running:
             raise IrisError(f"no controller of {target.name} runs: {status.detail}", hint="cluster controller start")

@@ -157,9 +157,7 @@ def _preflight(target: Target) -> Any:
     """Raises IrisError: there is nothing to roll back to, or it cannot be done."""
 
     async def gather(report: Report) -> dict[str, Any]:
-        state = await to_thread(lock.read, target.store)
-        if state.holder is not None and state.holder.procedure != target.holder.procedure:
-            raise lock.LockHeld(state, target.now_ms())
+        await to_thread(lock.require_free, target.store, target.now_ms(), target.holder.procedure)
         standing = await to_thread(record.read, target.store)
         found = standing.record
         if found is not None and found.phase is Phase.ROLLBACK_REQUESTED:

@@ -104,9 +104,7 @@ def of_controller(target: Target) -> tuple[Check, ...]:
         return f"{found.image[:12]} is {found.phase}, and runs"
 
     def free() -> str:
-        standing = lock.read(target.store)
-        if standing.holder is not None and standing.holder.procedure != target.holder.procedure:
-            raise lock.LockHeld(standing, target.now_ms())
+        lock.require_free(target.store, target.now_ms(), target.holder.procedure)
         return "nobody holds it"
 
     def serves() -> str:

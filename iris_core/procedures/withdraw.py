@@ -140,9 +140,7 @@ def _preflight(target: Target, state_dir: str, to: str, keep: bool) -> Callable[
     """Raises IrisError: no rollback is asked for, or there is nothing to go on with."""
 
     async def gather(report: Report) -> dict[str, Any]:
-        state = await to_thread(lock.read, target.store)
-        if state.holder is not None and state.holder.procedure != target.holder.procedure:
-            raise lock.LockHeld(state, target.now_ms())
+        await to_thread(lock.require_free, target.store, target.now_ms(), target.holder.procedure)
         found = (await to_thread(record.read, target.store)).record
         if found is None or found.phase is not Phase.ROLLBACK_REQUESTED:
             said = f"the record says {found.phase} of {found.image[:12]}" if found is not None else "there is no record"

@@ -91,9 +91,7 @@ class Work:
         """Raises IrisError: another procedure is at work, the controller is between two releases, or a worker that was named is not there."""
 
         async def gather(report: Report) -> dict[str, Any]:
-            state = await to_thread(lock.read, self._t.store)
-            if state.holder is not None and state.holder.procedure != self._t.holder.procedure:
-                raise lock.LockHeld(state, self._t.now_ms())
+            await to_thread(lock.require_free, self._t.store, self._t.now_ms(), self._t.holder.procedure)
             standing = (await to_thread(record.read, self._t.store)).record
             if standing is not None and standing.phase in (Phase.PENDING, Phase.ROLLBACK_REQUESTED):
                 raise IrisError(
