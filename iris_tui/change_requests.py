@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.live.wording import Tone
 from iris_core.model.states import TaskState, task_label
-from iris_core.model.text import one_line, strip_to_sgr
-from iris_tui.drawing import counted
+from iris_core.model.text import counted, one_line, strip_to_sgr
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message

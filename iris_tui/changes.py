@@ -26,9 +26,8 @@ from iris_core.live.faults import fault_text
 from iris_core.model.redact import redact_argv
 from iris_core.model.resources import format_duration
 from iris_core.model.states import ACTIVE, JOB_TERMINAL, job_label, task_label
-from iris_core.model.text import one_line
+from iris_core.model.text import counted, one_line
 from iris_tui.change_requests import CHANGES, ChangeKind, Result, results_of
-from iris_tui.drawing import counted
 from iris_tui.gate import Decision, GatePlan, GateScreen, GateTarget
 from iris_tui.operations import Operation
 

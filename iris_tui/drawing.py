@@ -11,7 +11,6 @@ from rich.segment import Segment
 from textual.strip import Strip
 
 from iris_core.live.wording import Tone
-from iris_core.model.text import counted as counted
 from iris_core.model.text import truncate_cells
 
 if TYPE_CHECKING:

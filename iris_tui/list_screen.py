@@ -15,8 +15,8 @@ from iris_core.live.rows import ChangeSet, Row, RowStore
 from iris_core.live.wording import Tone
 from iris_core.model.errors import ModelError
 from iris_core.model.filter import Field, FieldType, Filter, parse_filter
-from iris_core.model.text import one_line
-from iris_tui.drawing import Run, counted
+from iris_core.model.text import counted, one_line
+from iris_tui.drawing import Run
 from iris_tui.filter_suggester import FilterSuggester
 from iris_tui.named_filters import NamedFilters
 from iris_tui.row_menu import RowMenu

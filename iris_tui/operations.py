@@ -14,8 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, cast
 
 from iris_core.live.wording import Tone
-from iris_core.model.text import one_line
-from iris_tui.drawing import counted
+from iris_core.model.text import counted, one_line
 
 if TYPE_CHECKING:
     from iris_tui.app import IrisApp

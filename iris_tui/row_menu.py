@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from iris_core.model.states import JOB_TERMINAL, TERMINAL
-from iris_core.model.text import one_line
+from iris_core.model.text import counted, one_line
 from iris_tui.actions import ACTIONS, BY_ID, Action
-from iris_tui.drawing import counted
 from iris_tui.screen import ConsoleScreen
 from iris_tui.threads import in_thread
 

@@ -15,8 +15,8 @@ from iris_core.live.polled import Polled
 from iris_core.live.rows import Changes, Row, RowStore
 from iris_core.live.wording import Tone
 from iris_core.model.resources import format_age
-from iris_core.model.text import one_line
-from iris_tui.drawing import Run, counted
+from iris_core.model.text import counted, one_line
+from iris_tui.drawing import Run
 from iris_tui.list_screen import SpecCells
 from iris_tui.screen import ConsoleScreen
 from iris_tui.widgets.line_view import TextView

@@ -13,9 +13,9 @@ from iris_core.live.capacity_tree import CapacityTree, Group, Machine, Slice
 from iris_core.live.tree_filters import CAPACITY_FIELDS, CAPACITY_WORDS, capacity_row
 from iris_core.live.wording import Tone
 from iris_core.model.errors import ModelError
-from iris_core.model.text import one_line
+from iris_core.model.text import counted, one_line
 from iris_tui.actions import BY_ID
-from iris_tui.drawing import Run, counted
+from iris_tui.drawing import Run
 from iris_tui.keymap import bindings
 from iris_tui.list_screen import Source, SpecCells
 from iris_tui.states import live_status

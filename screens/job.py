@@ -19,9 +19,9 @@ from iris_core.live.wording import Tone, task_reason, task_tone
 from iris_core.model.errors import ModelError
 from iris_core.model.ids import JobId
 from iris_core.model.states import JOB_TERMINAL, TERMINAL, task_label
-from iris_core.model.text import one_line
+from iris_core.model.text import counted, one_line
 from iris_tui.actions import BY_ID, Action
-from iris_tui.drawing import Run, counted
+from iris_tui.drawing import Run
 from iris_tui.keymap import bindings
 from iris_tui.list_screen import ListScreen, Source, SpecCells
 from iris_tui.states import live_status

@@ -13,8 +13,7 @@ from iris_core.live.log_query import MAX_SOURCES, PREFIX, LogQuery, LogSource, p
 from iris_core.live.log_view import LogView
 from iris_core.live.watch import Link
 from iris_core.model.errors import ModelError
-from iris_core.model.text import one_line
-from iris_tui.drawing import counted
+from iris_core.model.text import counted, one_line
 from iris_tui.screen import ConsoleScreen
 from iris_tui.widgets.log_drawing import TIMES
 from iris_tui.widgets.log_pane import LogPane

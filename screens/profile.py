@@ -20,8 +20,8 @@ from iris_core.live.rows import Changes, Row, RowStore
 from iris_core.live.wording import Tone, age
 from iris_core.model.errors import ModelError
 from iris_core.model.resources import format_size
-from iris_core.model.text import one_line, visible
-from iris_tui.drawing import Run, counted
+from iris_core.model.text import counted, one_line, visible
+from iris_tui.drawing import Run
 from iris_tui.keymap import bindings
 from iris_tui.list_screen import SpecCells
 from iris_tui.screen import ConsoleScreen

@@ -30,8 +30,8 @@ from iris_core.live.wording import Tone
 from iris_core.model.errors import ModelError
 from iris_core.model.filter import Filter, parse_filter
 from iris_core.model.resources import format_age, format_duration
-from iris_core.model.text import one_line
-from iris_tui.drawing import Run, counted
+from iris_core.model.text import counted, one_line
+from iris_tui.drawing import Run
 from iris_tui.keymap import bindings
 from iris_tui.list_screen import ListScreen, SpecCells
 from iris_tui.widgets.line import Line

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from iris_core.live.query_result import distinct, id_columns, kind_of, pipe_line
 from iris_core.live.wording import Tone
 from iris_core.model.errors import ModelError, did_you_mean
-from iris_core.model.text import one_line
+from iris_core.model.text import counted, one_line
 from iris_tui.actions import BY_ID, Action
-from iris_tui.drawing import Run, counted
+from iris_tui.drawing import Run
 from screens.targets import TargetActions
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from iris_core.live.bucket_columns import COLUMNS, SPECS
 from iris_core.live.scheduler_tree import PENDING, RUNNING, Group, SchedulerTree
 from iris_core.live.tree_filters import BUCKET_FIELDS, BUCKET_WORDS, bucket_row
 from iris_core.live.wording import Tone, resources_text
-from iris_core.model.text import one_line
-from iris_tui.drawing import Run, counted
+from iris_core.model.text import counted, one_line
+from iris_tui.drawing import Run
 from iris_tui.keymap import bindings
 from iris_tui.list_screen import Source
 from iris_tui.tree_rows import TreeCells, TreeRows

@@ -14,8 +14,8 @@ from iris_core.live.jobtree import HISTORY
 from iris_core.live.task_feed import MOST_OLDER, TaskFeed
 from iris_core.live.wording import Tone, task_reason, task_tone
 from iris_core.model.states import TERMINAL, task_label
-from iris_core.model.text import one_line
-from iris_tui.drawing import Run, counted
+from iris_core.model.text import counted, one_line
+from iris_tui.drawing import Run
 from iris_tui.keymap import bindings
 from iris_tui.list_screen import ListScreen, Source, SpecCells
 from screens.jobs_target import Target, from_row

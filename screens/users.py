@@ -15,9 +15,9 @@ from iris_core.live.wording import Tone
 from iris_core.model.bands import band_label
 from iris_core.model.errors import ModelError
 from iris_core.model.quoting import quote
-from iris_core.model.text import one_line
+from iris_core.model.text import counted, one_line
 from iris_tui.actions import BY_ID
-from iris_tui.drawing import Run, counted
+from iris_tui.drawing import Run
 from iris_tui.keymap import bindings
 from iris_tui.list_screen import ListScreen, Source, SpecCells
 

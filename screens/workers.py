@@ -15,9 +15,9 @@ from iris_core.live.wording import Tone
 from iris_core.live.worker_columns import WORKERS, attribute_text, health_of
 from iris_core.model.errors import ModelError
 from iris_core.model.quantities import format_cpu, format_size
-from iris_core.model.text import one_line
+from iris_core.model.text import counted, one_line
 from iris_tui.actions import BY_ID
-from iris_tui.drawing import Run, counted
+from iris_tui.drawing import Run
 from iris_tui.keymap import bindings
 from iris_tui.list_screen import ListScreen, Source, SpecCells
 from iris_tui.widgets.line import Line

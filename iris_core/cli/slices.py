@@ -54,7 +54,7 @@ def delete_slice(session: Session, slice_id: str, confirm: str | None, reason: s
     from iris_core.cli.confirming import confirmed
     from iris_core.client import plans
     from iris_core.client.context import sending
-    from iris_core.live.fleet import many
+    from iris_core.model.text import counted
     from iris_core.wire.gen.iris.v1 import autoscaler_pb2 as pb
     from iris_core.wire.gen.iris.v1 import controller_pb2
 
@@ -65,7 +65,7 @@ def delete_slice(session: Session, slice_id: str, confirm: str | None, reason: s
         return session.client.call(method, request, pb.DeleteSliceResponse)
 
     planned = call(dry_run=True)
-    stops = f"stops {many(len(planned.task_ids), 'task')} on {many(len(planned.worker_ids), 'worker')}"
+    stops = f"stops {counted(len(planned.task_ids), 'task')} on {counted(len(planned.worker_ids), 'worker')}"
     if dry_run:
         output.write("".join(f"{task_id}\n" for task_id in planned.task_ids))
         session.diagnostics.note(f"deleting {slice_id} {stops}; nothing was changed")

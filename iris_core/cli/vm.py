@@ -84,8 +84,7 @@ def logs(session: Session, vm_id: str, max_lines: int) -> None:
 
 def _lines(found: pb.GetAutoscalerStatusResponse, now_ms: int) -> Iterator[str]:
     from iris_core.live.columns import age
-    from iris_core.live.fleet import many
-    from iris_core.model.text import one_line
+    from iris_core.model.text import counted, one_line
 
     for position, group in enumerate(found.groups):
         if position:
@@ -111,7 +110,7 @@ def _lines(found: pb.GetAutoscalerStatusResponse, now_ms: int) -> Iterator[str]:
         yield ""
     if found.enabled:
         when = f"{age(found.last_evaluation_ms, now_ms)} ago" if found.last_evaluation_ms else "not yet"
-        yield f"Last evaluation: {when}, {many(found.current_demand, 'task')} without room"
+        yield f"Last evaluation: {when}, {counted(found.current_demand, 'task')} without room"
 
 
 def _head(group: pb.ScaleGroupStatus) -> str:

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from iris_core.live.fleet import many
 from iris_core.model.resources import format_duration
-from iris_core.model.text import one_line
+from iris_core.model.text import counted, one_line
 
 if TYPE_CHECKING:
     from iris_core.wire.gen.iris.v1 import common_pb2
@@ -34,7 +33,7 @@ def asked(request: pb.LaunchJobRequest) -> list[tuple[str, str]]:
     if request.max_retries_failure or preempted != _DEFAULT_PREEMPTIONS:
         found.append(("Retries", f"{request.max_retries_failure} after failures, {preempted} after preemptions"))
     if request.max_task_failures:
-        found.append(("Outlives", many(request.max_task_failures, "failed task")))
+        found.append(("Outlives", counted(request.max_task_failures, "failed task")))
     if request.timeout_ms:
         found.append(("Time limit", f"{format_duration(request.timeout_ms)} per task"))
     if request.scheduling_timeout_ms:

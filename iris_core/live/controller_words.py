@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from iris_core.live.fleet import LATE_LOOP_MS, Part, Pulse, checkpoint_parts, line, many, store_parts, troubles
+from iris_core.live.fleet import LATE_LOOP_MS, Part, Pulse, checkpoint_parts, line, store_parts, troubles
 from iris_core.live.wording import Tone, age, when
 from iris_core.model.resources import format_cpu, format_duration, format_size
+from iris_core.model.text import counted
 
 if TYPE_CHECKING:
     from iris_core.wire.gen.iris.v1.watch_rows_pb2 import ControllerRow
@@ -66,16 +67,16 @@ def _loop(row: ControllerRow) -> Iterator[Pulse]:
     yield line(
         "batches", "Batches", (f"the last planned in {row.last_plan_ms:.1f} ms", plan),
         (f", written in {row.last_commit_ms:.1f} ms", Tone.WARN if row.last_commit_ms > SLOW_MS else Tone.PLAIN),
-        (f"  {many(row.commands, 'command')} in {row.batches:,} batches", Tone.DIM),
+        (f"  {counted(row.commands, 'command')} in {row.batches:,} batches", Tone.DIM),
         (f", {row.failed_commits:,} could not be written" if row.failed_commits else "", Tone.BAD),
     )  # fmt: skip
-    peers = f"{row.watchers:,} watch, {many(row.attached_workers, 'worker')} attached"
+    peers = f"{row.watchers:,} watch, {counted(row.attached_workers, 'worker')} attached"
     yield line("watchers", "Streams", (peers, Tone.PLAIN), screen="workers")
 
 
 def _holds(row: ControllerRow) -> Iterator[Pulse]:
     counts = ("job", "task", "attempt", "worker", "slice", "endpoint")
-    said = ", ".join(many(getattr(row, f"{name}s"), name) for name in counts)
+    said = ", ".join(counted(getattr(row, f"{name}s"), name) for name in counts)
     yield line("model", "In memory", (said, Tone.PLAIN), screen="jobs")
 
 
@@ -87,7 +88,7 @@ def _kept(row: ControllerRow, now_ms: int) -> Iterator[Pulse]:
     store = row.store
     if store.files:
         free = f", {format_size(store.disk_free_bytes)} free on its disk" if store.disk_free_bytes else ""
-        said = f"{many(store.last_seq, 'line')} in {many(store.files, 'file')}{free}"
+        said = f"{counted(store.last_seq, 'line')} in {counted(store.files, 'file')}{free}"
         views = (
             f", {store.views:,} views open, {store.waiting_readers:,} readers wait"
             if store.views or store.waiting_readers

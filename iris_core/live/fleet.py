@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from iris_core.live.wording import Tone, age
 from iris_core.model.bands import band_label
 from iris_core.model.resources import format_age, format_cpu, format_duration, format_size
-from iris_core.model.text import one_line, visible
+from iris_core.model.text import counted, one_line, visible
 
 if TYPE_CHECKING:
     from iris_core.wire.gen.iris.v1.autoscaler_pb2 import ScaleGroupStatus
@@ -83,11 +83,6 @@ def line(
     return Pulse(name, label, clean, share, screen, argument)
 
 
-def many(number: int, noun: str) -> str:
-    """`1 job`, `2,000 jobs`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 # --- what is wrong -----------------------------------------------------------------------------------------------------
 
 
@@ -102,7 +97,7 @@ def troubles(
             count = sum(entry.count for entry in fleet.workers if entry.health == health)
             word = _HEALTH[health][0]
             if count:
-                said = f"{many(count, 'worker')} {word.upper()} of {fleet.workers_total:,}"
+                said = f"{counted(count, 'worker')} {word.upper()} of {fleet.workers_total:,}"
                 yield line(f"workers/{word}", "", (said, tone), screen="workers", argument=f"health={word}")
     if fleet is not None and fleet.HasField("never_fits"):
         yield _never_fits(fleet.never_fits)
@@ -115,8 +110,8 @@ def troubles(
 def _never_fits(found: NeverFits) -> Pulse:
     """Work that waits for a machine that there is not and will not be."""
     least = "at least " if found.unjudged else ""
-    more = f" and {many(found.jobs - 1, 'more job')}" if found.jobs > 1 else ""
-    said = f"{least}{many(found.tasks, 'task')} can never run here: {found.job_id}{more}; {found.reason}"
+    more = f" and {counted(found.jobs - 1, 'more job')}" if found.jobs > 1 else ""
+    said = f"{least}{counted(found.tasks, 'task')} can never run here: {found.job_id}{more}; {found.reason}"
     return line("never", "", (said, Tone.BAD), screen="explain", argument=found.job_id)
 
 
@@ -130,7 +125,7 @@ def group_troubles(groups: Iterable[ScaleGroupStatus], now_ms: int) -> Iterator[
         elif group.backoff_until_ms > now_ms:
             left = format_duration(group.backoff_until_ms - now_ms)
             why = group.failure_reason or group.availability_reason
-            said = f"{name} is in backoff for {left} after {many(group.consecutive_failures, 'failure')}: {why}"
+            said = f"{name} is in backoff for {left} after {counted(group.consecutive_failures, 'failure')}: {why}"
         else:
             continue
         yield line(f"group/{group.name}", "", (said, Tone.WARN), screen="capacity", argument=group.name)
@@ -189,12 +184,12 @@ def _work(fleet: FleetRow, now_ms: int) -> Iterator[Pulse]:
     states = ("running", "building", "assigned", "pending")
     counts = [f"{fleet.tasks_by_state[state]:,} {state}" for state in states if fleet.tasks_by_state.get(state)]
     jobs = sum(fleet.jobs_by_state.values())
-    who = f", {many(fleet.users, 'user')}" if fleet.users else ""
+    who = f", {counted(fleet.users, 'user')}" if fleet.users else ""
     yield line(
         "tasks",
         "Tasks",
         (f"{', '.join(counts) or 'none'}", Tone.PLAIN),
-        (f"  of {many(jobs, 'job')}{who}", Tone.DIM),
+        (f"  of {counted(jobs, 'job')}{who}", Tone.DIM),
         screen="jobs",
     )
     if not fleet.pending:
@@ -255,8 +250,8 @@ def _ends(fleet: FleetRow, now_ms: int) -> Iterator[Pulse]:
         else ""
     )
     yield line(
-        "ends", "Last hour", (many(ends.failures, "failure"), Tone.BAD if ends.failures else Tone.GOOD),
-        (f", {many(ends.preemptions, 'preemption')}", Tone.PLAIN), (young, Tone.DIM), screen="jobs", argument="failures>0",
+        "ends", "Last hour", (counted(ends.failures, "failure"), Tone.BAD if ends.failures else Tone.GOOD),
+        (f", {counted(ends.preemptions, 'preemption')}", Tone.PLAIN), (young, Tone.DIM), screen="jobs", argument="failures>0",
     )  # fmt: skip
 
 
@@ -268,9 +263,9 @@ def _autoscaler(fleet: FleetRow) -> Iterator[Pulse]:
     slices = ", ".join(f"{count} {state}" for state, count in sorted(scaler.slices_by_lifecycle.items()) if count)
     blocked = f", {scaler.groups_blocked} blocked" if scaler.groups_blocked else ""
     yield line(
-        "autoscaler", "Autoscaler", (many(scaler.groups, "group"), Tone.PLAIN), (blocked, Tone.WARN),
+        "autoscaler", "Autoscaler", (counted(scaler.groups, "group"), Tone.PLAIN), (blocked, Tone.WARN),
         (f"; slices: {slices}" if slices else "; no slices", Tone.BUSY if coming else Tone.PLAIN),
-        (f"; {many(scaler.current_demand, 'task')} more than fit" if scaler.current_demand else "", Tone.WAIT), screen="capacity",
+        (f"; {counted(scaler.current_demand, 'task')} more than fit" if scaler.current_demand else "", Tone.WAIT), screen="capacity",
     )  # fmt: skip
 
 
@@ -278,7 +273,7 @@ def _keeping(row: ControllerRow, now_ms: int) -> Iterator[Pulse]:
     yield line("checkpoint", "Checkpoint", *checkpoint_parts(row.checkpoint, now_ms), screen="checkpoints")
     yield line("store/health", "Log store", *store_parts(row, now_ms), screen="controller")
     lag = f"loop {row.lag.p99_ms:.1f} ms late (p99)" if row.lag.samples else "loop not measured yet"
-    up = f"up {format_duration(row.process.uptime_ms)}, {lag}, {many(row.attached_workers, 'worker')} attached"
+    up = f"up {format_duration(row.process.uptime_ms)}, {lag}, {counted(row.attached_workers, 'worker')} attached"
     yield line("controller", "Controller", (up, Tone.PLAIN), screen="controller")
 
 

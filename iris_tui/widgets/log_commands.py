@@ -14,8 +14,7 @@ from iris_core.live.log_query import LogQuery, parse_log_query
 from iris_core.model.errors import ModelError
 from iris_core.model.levels import parse_level_name
 from iris_core.model.regex import compile_content_regex
-from iris_core.model.text import one_line
-from iris_tui.drawing import counted
+from iris_core.model.text import counted, one_line
 from iris_tui.widgets.log_drawing import TIMES
 from iris_tui.widgets.log_taking import LogTaking
 from iris_tui.widgets.prompt import Question

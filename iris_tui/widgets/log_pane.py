@@ -19,8 +19,8 @@ from iris_core.live.watch import Link
 from iris_core.live.wording import Tone, when
 from iris_core.model.regex import compile_content_regex
 from iris_core.model.resources import format_age
-from iris_core.model.text import one_line
-from iris_tui.drawing import Run, counted
+from iris_core.model.text import counted, one_line
+from iris_tui.drawing import Run
 from iris_tui.widgets.line import Line
 from iris_tui.widgets.log_commands import LogCommands
 from iris_tui.widgets.log_lines import LogLines

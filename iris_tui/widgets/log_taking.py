@@ -14,8 +14,7 @@ from iris_core.contracts import IrisError
 from iris_core.live.log_saving import LogFile
 from iris_core.model.errors import ModelError
 from iris_core.model.resources import format_size
-from iris_core.model.text import one_line
-from iris_tui.drawing import counted
+from iris_core.model.text import counted, one_line
 from iris_tui.threads import in_thread
 from iris_tui.widgets.line_view import safe_text
 from iris_tui.widgets.pane import Pane

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from iris_tui.drawing import counted, cut_middle, wrapped
+from iris_core.model.text import counted
+from iris_tui.drawing import cut_middle, wrapped
 
 
 def test_generated_names_differ_in_a_narrow_column() -> None:
