@@ -220,7 +220,7 @@ class _Work:
         if standing is not None and standing.phase is Phase.ROLLBACK_REQUESTED:
             raise IrisError(
                 f"the record asks for a rollback to {standing.image[:12]}, which the next start would do over this",
-                hint=f"cluster controller stop, then start: that goes on with it; without its checkpoint: {record.WITHDRAW}",
+                hint=record.GO_ON,
             )
         status = await to_thread(t.host.status)
         release = status.release or (standing.image if standing is not None else "")

@@ -22,6 +22,8 @@ WHOLE: Final = "checkpoint_is_last"
 REPLACES: Final = "rolled_back_from"
 WITHDRAW: Final = "cluster controller withdraw-rollback"
 """What leads out of a rollback that is asked for and whose checkpoint is lost."""
+GO_ON: Final = f"cluster controller stop, then start: that goes on with it; without its checkpoint: {WITHDRAW}"
+"""What is said where a rollback is asked for and did not happen yet."""
 _OURS: Final = ("phase", "image", "previous_image", "rollback_checkpoint", "updated_at_ms", WHOLE, REPLACES)
 
 

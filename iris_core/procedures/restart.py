@@ -184,7 +184,7 @@ def _preflight(target: Target) -> Any:
             if standing.phase is Phase.ROLLBACK_REQUESTED:
                 raise IrisError(
                     f"{said}, and {status.release[:12]} runs",
-                    hint=f"cluster controller stop, then start: that goes on with it; without its checkpoint: {record.WITHDRAW}",
+                    hint=record.GO_ON,
                 )
             if standing.image == status.release:
                 raise IrisError(

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from iris_core.procedures.target import Saved, Target
 
 GATE: Final = "rollback"
-GO_ON: Final = f"cluster controller stop, then start: that goes on with it; without its checkpoint: {record.WITHDRAW}"
 
 
 def rollback(target: Target) -> Procedure:
@@ -102,7 +101,7 @@ async def _rollback(target: Target) -> Parts:
     elif failure is not None and reached == "asked":
         status = Status.FAILED
         state = f"the rollback to {old[:12]} is asked for, and it did not come up: {failure.message}"
-        then = f"look at the log; {GO_ON}"
+        then = f"look at the log; {record.GO_ON}"
     if reached != "nothing":
         try:
             yield moves.unlock()
@@ -161,7 +160,7 @@ def _preflight(target: Target) -> Any:
         standing = await to_thread(record.read, target.store)
         found = standing.record
         if found is not None and found.phase is Phase.ROLLBACK_REQUESTED:
-            raise IrisError(f"a rollback to {found.image[:12]} is asked for already", hint=GO_ON)
+            raise IrisError(f"a rollback to {found.image[:12]} is asked for already", hint=record.GO_ON)
         record.rollback_requested(standing, 0)  # raises NotAllowed: nothing to roll back to
         assert found is not None
         old, new, checkpoint = found.previous_image, found.image, found.rollback_checkpoint
