@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from iris_core.model.text import counted
 from iris_core.procedures import lock
 from iris_core.procedures.events import (
     APPROVE,
@@ -66,7 +67,7 @@ async def worker_restart(target: Target, fleet: Fleet, wishes: Wishes, clock: Cl
             )
             choice = yield Gate(
                 id=gate,
-                title=f"Restart {_count(len(chosen), 'worker')} of {target.name}",
+                title=f"Restart {counted(len(chosen), 'worker')} of {target.name}",
                 grants=(*(first.locking if moves is None else ()), *(work.grant(part) for part in parts)),
                 name=target.name,
                 effects=_effects(before, parts, wishes),
@@ -152,13 +153,12 @@ class _SoFar:
         self, name: str, release: str, failure: StepFailed | Cancelled | None, details: tuple[str, ...]
     ) -> Outcome:
         """How it ended."""
-        counted = (
-            f"{len(self.done)} of {_count(len(self._wanted), 'worker')} of {name} restarted onto release {release}"
-        )
+        wanted = counted(len(self._wanted), "worker")
+        so_far = f"{len(self.done)} of {wanted} of {name} restarted onto release {release}"
         if failure is None and len(self.done) == len(self._wanted):
             return Outcome(
                 status=Status.DONE,
-                state=f"{_count(len(self._wanted), 'worker')} of {name} restarted onto release {release}",
+                state=f"{wanted} of {name} restarted onto release {release}",
                 details=details,
             )
         untold = isinstance(failure, StepFailed) and failure.untouched
@@ -167,8 +167,8 @@ class _SoFar:
         if failure is None:
             untouched = len(self._wanted) - len(self.done) - len(self.failed) - len(self.left)
             rest = f"; {untouched} were not begun, because {len(self.failed)} failed" if untouched else ""
-            return Outcome(status=Status.FAILED, state=f"{counted}{rest}", next=AGAIN, details=details)
-        state = f"{counted}: {failure.message}"
+            return Outcome(status=Status.FAILED, state=f"{so_far}{rest}", next=AGAIN, details=details)
+        state = f"{so_far}: {failure.message}"
         cancelled = isinstance(failure, Cancelled)
         unknown = isinstance(failure, StepFailed) and failure.unknown
         status = Status.CANCELLED if cancelled else Status.UNKNOWN if unknown else Status.FAILED
@@ -192,13 +192,9 @@ def _effects(before: dict[str, Any], parts: Sequence[Sequence[dict[str, Any]]], 
         )
     if ending:
         lines.append(
-            f"{_count(ending, 'attempt')} of tasks end with their worker, told to end first, and are tried again;"
+            f"{counted(ending, 'attempt')} of tasks end with their worker, told to end first, and are tried again;"
             " a gang of which one ends is tried again whole"
         )
     lines.append("a worker that runs anything else when its turn comes is left as it is")
     lines += [f"left out: {line}" for line in before["left_out"]]
     return tuple(lines)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
