@@ -119,28 +119,19 @@ class Checkpoints:
             async with asyncio.timeout(None if left_s is None else max(left_s - ANSWER_S, 0.0)):
                 made = await self.take(call.identity.principal, call, last=True)
         except TimeoutError:
-            self._go_on()
             raise RpcError(
                 "DEADLINE_EXCEEDED",
                 "the checkpoint was not finished in the time that was given; the controller goes on",
                 code="too_slow",
             ) from None
-        except BaseException:
-            self._go_on()
-            raise
         if call.cancelled.is_set():
             # Nobody knows of it: whoever asked must not find a controller gone that he takes for running.
-            self._go_on()
+            self._loop.resume()
             raise RpcError("CANCELLED", "the caller went away; the controller goes on", code="cancelled")
         log.info("ending after the checkpoint %s", made.checkpoint_path)
         self._ending = True
         self._stop()
         return made
-
-    def _go_on(self) -> None:
-        # Another caller's last checkpoint stands: what would be taken in after it is in none.
-        if not self._ending:
-            self._loop.resume()
 
     async def run(self) -> None:
         """Takes one from time to time, for ever."""
@@ -181,36 +172,47 @@ class Checkpoints:
         self, trigger: str, call: Call | None = None, *, last: bool = False
     ) -> checkpoints_pb2.BeginCheckpointResponse:
         """Takes one now; what was acknowledged before is in it. With `last`, nothing is taken in from its beginning on, until the loop
-        is told to `resume`. Raises RpcError."""
+        is told to `resume`; where it fails, the loop goes on. Raises RpcError."""
         if self._dry_run:
             raise RpcError("FAILED_PRECONDITION", "a dry run takes no checkpoints", code="dry_run")
         async with self._taking:
             if self._ending:
                 raise RpcError("UNAVAILABLE", "this controller ends after its last checkpoint", code="ending")
-            if last:
+            if not last:
+                return await self._take(trigger, call)
+            # Only here, in its turn: whoever gives up while it waits must not let go what another one's last checkpoint holds.
+            try:
                 await self._loop.hold("its last checkpoint is taken, then it ends")
-            changes = self._loop.stats.changes
-            await self._claimed()
-            made = await self._make()
-            response = checkpoints_pb2.BeginCheckpointResponse(
-                checkpoint_path=f"{self._remote}/{folder_of(made.epoch_ms)}",
-                created_at_ms=made.epoch_ms,
-                job_count=made.jobs,
-                task_count=made.tasks,
-                worker_count=made.workers,
-                size_bytes=made.size_bytes,
-            )
+                return await self._take(trigger, call, by_holder=True)
+            except BaseException:
+                self._loop.resume()
+                raise
 
-            def plan(o: Overlay, now_ms: int) -> None:
-                o.meta[META] = made.epoch_ms
-                path = response.checkpoint_path
-                o.note("checkpoint_taken", path, trigger, bytes=made.size_bytes, jobs=made.jobs, tasks=made.tasks)
-                if call is not None:
-                    remember(o, call, response)
+    async def _take(
+        self, trigger: str, call: Call | None, *, by_holder: bool = False
+    ) -> checkpoints_pb2.BeginCheckpointResponse:
+        changes = self._loop.stats.changes
+        await self._claimed()
+        made = await self._make()
+        response = checkpoints_pb2.BeginCheckpointResponse(
+            checkpoint_path=f"{self._remote}/{folder_of(made.epoch_ms)}",
+            created_at_ms=made.epoch_ms,
+            job_count=made.jobs,
+            task_count=made.tasks,
+            worker_count=made.workers,
+            size_bytes=made.size_bytes,
+        )
 
-            await self._loop.submit("checkpoint taken", plan, by_holder=last)
-            self._last_ms, self._failure, self._changes = made.epoch_ms, "", changes
-            self._size_bytes = made.size_bytes
+        def plan(o: Overlay, now_ms: int) -> None:
+            o.meta[META] = made.epoch_ms
+            path = response.checkpoint_path
+            o.note("checkpoint_taken", path, trigger, bytes=made.size_bytes, jobs=made.jobs, tasks=made.tasks)
+            if call is not None:
+                remember(o, call, response)
+
+        await self._loop.submit("checkpoint taken", plan, by_holder=by_holder)
+        self._last_ms, self._failure, self._changes = made.epoch_ms, "", changes
+        self._size_bytes = made.size_bytes
         task = asyncio.create_task(self._prune(made.epoch_ms), name="prune checkpoints")
         self._pruning.add(task)
         task.add_done_callback(self._pruning.discard)

@@ -79,6 +79,12 @@ async def test_a_controller_that_is_to_end_changes_nothing_after_its_last_checkp
             code, error = await refused(r, "during")
             assert code == 503 and error["code"] == "held", error
             assert int(error["retry_after_ms"]) > 0
+            # Another caller of the same who gives up before its turn lets nothing in that is in no checkpoint.
+            with pytest.raises((RpcFailed, ConnectFailed)):
+                await last_checkpoint(client, timeout_s=1.0)
+            still = MessageToDict(launch_request("/u/still"), preserving_proto_field_name=True)
+            code, error = await r.post("LaunchJob", still)
+            assert code == 503 and error["code"] == "held", error
             # Another caller of the same, whose turn comes after that: there is no second last one, and nothing is taken in again for it.
             late = asyncio.create_task(r.post("BeginCheckpoint", {"stop": True}))
             made = await ending
