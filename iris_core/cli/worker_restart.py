@@ -173,6 +173,12 @@ def fleet_of(session: Session, found: Deployment) -> Fleet:
         said = session.client.call(
             "ControllerService/ExecuteRawQuery", request, pb.ExecuteRawQueryResponse, timeout_s=ANSWER_S
         )
+        if said.truncated:
+            # One that is left out would end with its worker, and nobody would have approved that.
+            raise IrisError(
+                f"more attempts go on than can be told at once ({len(said.rows):,}), and none may end that is not named",
+                hint="restart the workers once fewer of them run",
+            )
         placed: dict[str, dict[str, str]] = {}
         for row in said.rows:
             worker, uid, task, number = json.loads(row)

@@ -136,3 +136,9 @@ def test_a_controller_that_does_not_answer_is_one_line(lab: Lab, world: Workers)
     lab.client.answer("ListWorkers", ConnectFailed("nobody answers at http://fake:10000"))
     done = run(lab, "--confirm", "lab")
     assert done.code == 1 and "nobody answers" in done.out and not world.told
+
+
+def test_no_worker_is_ended_where_not_every_attempt_could_be_named(lab: Lab, world: Workers) -> None:
+    lab.client.answer("ExecuteRawQuery", controller_pb2.ExecuteRawQueryResponse(truncated=True))
+    done = run(lab, "--confirm", "lab")
+    assert done.code == 1 and "none may end that is not named" in done.out and not world.told
