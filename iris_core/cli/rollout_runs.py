@@ -132,11 +132,6 @@ def listing(folder: Path) -> Listing:
     return Listing(found, sorted(unreadable, key=lambda one: one.id, reverse=True))
 
 
-def known(folder: Path) -> list[Known]:
-    """All rollouts of the folder that can be read, the newest first."""
-    return listing(folder).known
-
-
 def chosen(folder: Path, procedure: str | None) -> Known:
     """The rollout of that id; without one the only one that has not ended, else the newest. Raises IrisError, UsageFailed."""
     if procedure is not None:
@@ -159,9 +154,13 @@ def chosen(folder: Path, procedure: str | None) -> Known:
     return open_ones[0] if open_ones else all_of_them[0]
 
 
-def require_none_open(folder: Path, names: Sequence[str], now_ms: int) -> None:
-    """Raises IrisError: a rollout of one of these clusters was begun, has changed something, and has not ended."""
-    for one in known(folder):
+def require_none_open(folder: Path, names: Sequence[str], now_ms: int) -> list[Unreadable]:
+    """Raises IrisError: a rollout of one of these clusters was begun, has changed something, and has not ended.
+
+    Comes back with the journals that may be about one of them, too: nothing can be said of those.
+    """
+    there = listing(folder)
+    for one in there.known:
         shared = [name for name in names if name in one.clusters]
         if one.ended or not one.changed_something or not shared:
             continue
@@ -176,6 +175,7 @@ def require_none_open(folder: Path, names: Sequence[str], now_ms: int) -> None:
             f"{shared[0]} is in rollout {one.id}, which {one.progress.started_by} began {age} ago and which {how}",
             hint=hint,
         )
+    return there.unreadable
 
 
 @dataclass(slots=True)
@@ -268,8 +268,8 @@ def begin(
             "the checks command has what looks like a secret, and would stand in the journal",
             hint="put it in the environment, and name the variable",
         )
-    require_none_open(folder, scope.names, time.time_ns() // 1_000_000)
-    for one in listing(folder).unreadable:  # it may be about one of these clusters: their locks would say so
+    # One that cannot be read may be about these clusters: their locks would say so.
+    for one in require_none_open(folder, scope.names, time.time_ns() // 1_000_000):
         session.diagnostics.warn(f"{one.why}; what that rollout left is not known")
     arguments = {
         "clusters": scope.names,

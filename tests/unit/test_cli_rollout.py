@@ -228,7 +228,7 @@ def test_what_is_no_rollout_is_not_taken_for_one(tmp_path: Path) -> None:
     with Journal.create(tmp_path / "rollout-x.jsonl") as journal:
         journal.append({"type": "started", "at_ms": 1, "by": "ada", "procedure": "restart", "arguments": {}})
     (tmp_path / "rollout-y.jsonl").write_text("nothing\nof the kind\n")
-    assert rollout_runs.known(tmp_path) == []
+    assert rollout_runs.listing(tmp_path).known == []
     with pytest.raises(IrisError, match="is no rollout"):
         rollout_runs.find(tmp_path, "rollout-x")
     with pytest.raises(IrisError, match=r"rollout-y\.jsonl, line 1: not a record"):
@@ -270,7 +270,7 @@ def test_a_journal_that_was_changed_by_hand_is_named_and_is_in_nobodys_way(
     with Journal.open(tmp_path / "rollout-1.jsonl") as journal:
         journal.append(line)
     left(tmp_path, "rollout-2")
-    assert [one.id for one in rollout_runs.known(tmp_path)] == ["rollout-2"]
+    assert [one.id for one in rollout_runs.listing(tmp_path).known] == ["rollout-2"]
     with pytest.raises(IrisError, match=r"rollout-1\.jsonl"):
         rollout_runs.find(tmp_path, "rollout-1")
 
