@@ -102,7 +102,7 @@ class Driving:
         except IrisError as error:
             self.fault = fault_text(error)
         except Exception as error:  # nobody waits for this task: what is not kept here is never heard of
-            self.fault = f"{type(error).__name__}: {error}; this is a fault of the program"
+            self.fault = one_line(f"{type(error).__name__}: {error}; this is a fault of the program")
         finally:
             await _close(self.run)
 
@@ -154,42 +154,28 @@ def leaving(procedure: str, records: Sequence[Record], gate: str) -> Iterator[st
     """
     from iris_core.procedures import rollout_report
 
-    name = under_way(records)
-    locked = held_locks(records)
-    short = one_line(name)
+    at = rollout_report.under_way(records)
+    locked = rollout_report.held_locks(records)
+    rollout, cluster = one_line(procedure), one_line(at)
     if gate:
-        yield f"{one_line(procedure)} stops here: its question ({one_line(gate)}) stays open, and nothing goes on by itself."
-    elif not name:
-        yield f"{one_line(procedure)} stops here, before anything was changed."
-    elif rollout_report.standing(records, name) == "in its watch":
-        yield f"{one_line(procedure)} stops here: {short} runs the new release, and its jobs go on, but nobody watches it. The watch begins"
-        yield "anew when the rollout is gone on with, and nothing shortens it."
+        yield f"{rollout} stops here: its question ({one_line(gate)}) stays open, and nothing goes on by itself."
+    elif not at:
+        yield f"{rollout} stops here, before anything was changed."
+    elif rollout_report.standing(records, at) == "in its watch":
+        yield (
+            f"{rollout} stops here: {cluster} runs the new release, and its jobs go on, but nobody watches it. "
+            "The watch begins anew when the rollout is gone on with, and nothing shortens it."
+        )
     else:
-        yield f"{one_line(procedure)} stops at the next safe point: a controller of {short} that is being replaced is seen to its end first,"
-        yield "and the console waits for that. Jobs go on."
+        yield (
+            f"{rollout} stops at the next safe point: a controller of {cluster} that is being replaced is seen to its end first, "
+            "and the console waits for that. Jobs go on."
+        )
     if locked:
-        yield f"{one_line(procedure)} keeps the lock of {one_line(', '.join(locked))}: nobody else can change that until it is gone on with or ended."
+        yield f"{rollout} keeps the lock of {one_line(', '.join(locked))}: nobody else can change that until it is gone on with or ended."
     else:
         yield "It holds no lock."
-    yield f"Go on with it: iris-core rollout resume {one_line(procedure)}, or :rollout-resume here. End it: iris-core rollout abort {one_line(procedure)}."
-
-
-def under_way(records: Sequence[Record]) -> str:
-    """The cluster that a rollout is at, "" before the first."""
-    begun = [str(record["event"]) for record in records if record["type"] == "step"]
-    return next((name.removesuffix("/begin") for name in reversed(begun) if name.endswith("/begin")), "")
-
-
-def held_locks(records: Sequence[Record]) -> list[str]:
-    """The clusters whose lock a rollout has taken, or has begun to take, and has not given back."""
-    held: list[str] = []
-    for record in records:
-        name, _, part = str(record.get("event", "")).partition("/")
-        if record["type"] == "done" and part.endswith("unlock") and name in held:
-            held.remove(name)
-        elif record["type"] == "intent" and part.endswith("lock") and not part.endswith("unlock") and name not in held:
-            held.append(name)
-    return held
+    yield f"Go on with it: iris-core rollout resume {rollout}, or :rollout-resume here. End it: iris-core rollout abort {rollout}."
 
 
 class Rollouts:

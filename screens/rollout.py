@@ -208,7 +208,7 @@ class RolloutScreen(RolloutActs, ConsoleScreen):
         if watching:
             facts.append(words.countdown(name, samples))
         if fault:
-            facts.append([Run(one_line(fault), Tone.BAD)])
+            facts.append([Run(fault, Tone.BAD)])
         self.facts.show(facts)
         self.set_class(watching, "-watching")
         if watching:

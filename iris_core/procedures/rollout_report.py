@@ -146,6 +146,24 @@ def runs(records: Sequence[Record], name: str) -> str:
     return seen or str(said)
 
 
+def under_way(records: Sequence[Record]) -> str:
+    """The cluster that a rollout is at, "" before the first."""
+    begun = [str(record["event"]) for record in records if record["type"] == "step"]
+    return next((name.removesuffix("/begin") for name in reversed(begun) if name.endswith("/begin")), "")
+
+
+def held_locks(records: Sequence[Record]) -> list[str]:
+    """The clusters whose lock a rollout has taken, or has begun to take, and has not given back."""
+    held: list[str] = []
+    for record in records:
+        name, _, part = str(record.get("event", "")).partition("/")
+        if record["type"] == "done" and part.endswith("unlock") and name in held:
+            held.remove(name)
+        elif record["type"] == "intent" and part.endswith("lock") and not part.endswith("unlock") and name not in held:
+            held.append(name)
+    return held
+
+
 # --- the text --------------------------------------------------------------------------------------------------------
 
 

@@ -18,9 +18,10 @@ from iris_core.config.console import parse_settings
 from iris_core.contracts import UsageFailed
 from iris_core.model.errors import ModelError
 from iris_core.procedures import journal as journals
+from iris_core.procedures.rollout_report import held_locks
 from iris_core.procedures.rollout_scope import Candidate
 from iris_tui.gate import QuitScreen
-from iris_tui.rollouts import held_locks, leaving
+from iris_tui.rollouts import leaving
 from iris_tui.widgets.line_input import LineInput
 from tests.unit.procedures_world import Killed
 from tests.unit.rollout_world import NEW, Operator, RolloutWorld
@@ -316,7 +317,7 @@ async def test_a_rollout_that_does_not_get_under_way_leaves_nothing_open_and_say
         raise UsageFailed(f"{candidate.name}: its host is not known")
 
     def broken(run: rollout_runs.Run) -> None:
-        raise ZeroDivisionError("of nothing")
+        raise ZeroDivisionError("of\x1b[2J nothing")
 
     async with wizard(world) as it:
         await it.open()
@@ -328,4 +329,4 @@ async def test_a_rollout_that_does_not_get_under_way_leaves_nothing_open_and_say
             await it.rig.until(lambda: opened and sorted(opened) == sorted(closed))
         monkeypatch.setattr(rollout_runs.Run, "_fleet", broken)
         it.rig.app.run_command("rollout-begin h1")
-        await it.rig.until(lambda: "ZeroDivisionError: of nothing; this is a fault of the program" in it.text)
+        await it.rig.until(lambda: "ZeroDivisionError: of␛[2J nothing; this is a fault of the program" in it.text)
