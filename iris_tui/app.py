@@ -384,8 +384,9 @@ class IrisApp(
         if isinstance(self.screen, QuitScreen):
             self.screen.dismiss(True)
             return
+        rollout = self.rollout_note
         self.push_screen(
-            QuitScreen("\n".join(filter(None, (self.rollout_note, self._quit_note))), stay=bool(self.rollout_note)),
+            QuitScreen("\n".join(filter(None, (rollout, self._quit_note))), stay=bool(rollout)),
             lambda sure: self.exit(0) if sure else None,
         )
 
