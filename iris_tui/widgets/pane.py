@@ -68,9 +68,9 @@ class PaneTitle(Line):
         over = width_of(self._left) + 1 + width_of(self._right) - width
         if not self.noted or over <= 0:
             return super().right_side(width)
-        text = note[0].text.rstrip()
-        room = max(len(text) - over, width - width // 3 - width_of(counts) - 3, LEAST_NOTE)
-        return cut_runs([*cut_runs([Run(text, note[0].tone)], room), Run("  "), *counts], width)
+        said = [Run(note[0].text.rstrip(), note[0].tone)]
+        room = max(width_of(said) - over, width - width // 3 - width_of(counts) - 3, LEAST_NOTE)
+        return cut_runs([*cut_runs(said, room), Run("  "), *counts], width)
 
     def over(self) -> Style:
         return self.paint.surface
