@@ -83,7 +83,8 @@ class Moments:
 
     def _of_files(self, seq: int) -> list[Stretch]:
         """The extents of the write-ahead files that hold that seq."""
-        candidates = Candidates(self._store, self._view.files, self._query, seq, seq + 1, PartsSeen(self._query))
+        files = tuple(file for file in self._view.files if file.first_seq <= seq <= file.last_seq)
+        candidates = Candidates(self._store, files, self._query, seq, seq + 1, PartsSeen(self._query))
         stretches = []
         for candidate in candidates.oldest_first():
             if candidate is None:
