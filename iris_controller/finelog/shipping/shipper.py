@@ -55,15 +55,15 @@ GONE: Final = (errno.ENOENT, errno.EIO)
 WRITER_FILE: Final = "shipping.json"
 
 
-WAYS: Final = (
-    "stop its controller, and start this one with --take-over to ship what is here, or with this folder moved aside to restore what is"
-    " there"
-)
-"""Out of having lost the place."""
-
-
 class _Stopped(Exception):
     """Shipping ends until an operator acts; the message says why."""
+
+
+def _place_lost(remote: ObjectStore) -> _Stopped:
+    return _Stopped(
+        f"another folder of this store ships into {remote.url} now: stop its controller, and start this one with --take-over to ship"
+        " what is here, or with this folder moved aside to restore what is there"
+    )
 
 
 class Shipper:
@@ -181,7 +181,7 @@ class Shipper:
                 " folder to restore what is there"
             )
         elif there.writer != self._writer:
-            raise _Stopped(f"another folder of this store ships into {self._remote.url} now: {WAYS}")
+            raise _place_lost(self._remote)
         else:
             self._manifest = there
             self._known = {(table, one.segment.name): one for table, shipped in there.tables.items() for one in shipped}
@@ -276,7 +276,7 @@ class Shipper:
                 # Nobody took it over. The next round looks anew at what is there.
                 self._manifest, self._known, self._settled = None, {}, ()
                 raise IrisError(f"the manifest in {self._remote.url} is gone: everything is shipped again") from None
-            raise _Stopped(f"another folder of this store ships into {self._remote.url} now: {WAYS}") from None
+            raise _place_lost(self._remote) from None
         reached("ship: the manifest counts")
         self._manifest, self._generation = found.manifest, found.generation
         self._known, self._settled = known, at
@@ -348,7 +348,7 @@ class Shipper:
             # Whoever took the place over may name again what this folder gave up.
             info = self._remote.stat(manifests.NAME)
             if info is not None and info.generation != self._generation:
-                raise _Stopped(f"another folder of this store ships into {self._remote.url} now: {WAYS}")
+                raise _place_lost(self._remote)
         for name in due:
             self._remote.delete(name)
             del self._doomed[name]
