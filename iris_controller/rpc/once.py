@@ -1,7 +1,7 @@
 """Mutations happen once per request id: a repeat within 24 hours gets the first answer (DESIGN §4 "Wire rules").
 
-Another request under a used id is no repeat: it is refused, and never told what the first one did. A row of a release that kept no digest
-answers as it did then.
+Another request under a used id is no repeat: it is refused, and told what the first one was about, but never given its answer. A row of a
+release that kept no digest answers as it did then.
 
 The answer is a row in the same transaction as the mutation, so it survives a kill between the commit and the reply.
 """

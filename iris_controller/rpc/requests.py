@@ -1,7 +1,8 @@
 """What makes a request a repeat; and repeats of one that is still being answered wait for its first answer.
 
-A repeat is the same request, byte for byte as it came, under the same id. The answers of finished mutations are rows in the database, written in the same transaction as the mutation; this only closes the
-gap before that row exists. Must never remember an answer after it was given.
+A repeat is the same request, field for field as it came, under the same id. The answers of finished mutations are rows in the database,
+written in the same transaction as the mutation; `SingleFlight` only closes the gap before that row exists, and must never remember an
+answer after it was given.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def subject_of(message: Message) -> str:
 
 
 class SingleFlight:
-    """One run at a time per key (principal, method, request_id); belongs to one event loop."""
+    """One run at a time per key (principal, request id); belongs to one event loop."""
 
     def __init__(self) -> None:
         self._running: dict[Hashable, asyncio.Future[Any]] = {}
