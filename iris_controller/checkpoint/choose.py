@@ -172,7 +172,9 @@ def _local(state: StateDir, remote: ObjectStore, now_ms: int) -> str:
     if state.database.exists():
         try:
             check_integrity(state.database)
-            return LOCAL
+            if state.database.stat().st_size:
+                return LOCAL
+            # Nothing is in it: that is no state, and there may be a checkpoint of one.
         except StateDamaged as error:
             damage = error
     skipped: list[str] = []

@@ -21,7 +21,7 @@ from iris_controller.checkpoint import restore, scratch
 from iris_controller.checkpoint.cache import Cache, CacheFull
 from iris_controller.checkpoint.installed import require_installed
 from iris_controller.checkpoint.layout import DATABASE, BadCheckpoint
-from iris_controller.store.database import StateDirError, migrate, shipped_migrations
+from iris_controller.store.database import UNREADABLE, StateDirError, migrate, shipped_migrations
 from iris_core.contracts import IrisError
 
 if TYPE_CHECKING:
@@ -161,5 +161,5 @@ def _write(candidate: Candidate, target: Path, tell: Callable[[Progress], None])
             connection.execute("PRAGMA synchronous=OFF")
             tell(Progress(Phase.UPGRADING))
             migrate(connection, candidate.epoch_ms or 1)
-    except sqlite3.DatabaseError as error:
+    except UNREADABLE as error:
         raise restore.fault(error) from None

@@ -32,6 +32,7 @@ from iris_controller.checkpoint.layout import (
     read_manifest,
 )
 from iris_controller.checkpoint.snapshot import SnapshotFailed, standing_alone
+from iris_controller.store.database import UNREADABLE, said
 from iris_core.contracts import UsageFailed
 from providers.objects import open_store
 
@@ -267,11 +268,11 @@ def _write(source: _Source, target: Path, limit: int, *, durable: bool) -> int:
     return written
 
 
-def fault(error: sqlite3.DatabaseError) -> BadCheckpoint:
+def fault(error: sqlite3.DatabaseError | UnicodeDecodeError) -> BadCheckpoint:
     """What SQLite says of a checkpoint's database, told apart from what it says of the disk."""
     if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
         return NoRoom("the disk is full")
-    return BadCheckpoint(f"its database is damaged: {error}")
+    return BadCheckpoint(f"its database is damaged: {said(error)}")
 
 
 def check(path: Path) -> None:
@@ -279,7 +280,7 @@ def check(path: Path) -> None:
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             verdict = [row[0] for row in connection.execute("PRAGMA quick_check(1)")]
-    except sqlite3.DatabaseError as error:
+    except UNREADABLE as error:
         raise fault(error) from None
     if verdict != ["ok"]:
         raise BadCheckpoint(f"its database is damaged: {verdict[0]}"[:300])
@@ -300,7 +301,7 @@ def _stamp(path: Path, epoch_ms: int, *, durable: bool) -> None:
                     " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
                     (epoch_ms,),
                 )
-    except sqlite3.DatabaseError as error:
+    except UNREADABLE as error:
         raise fault(error) from None
 
 

@@ -30,6 +30,8 @@ _HINDRANCES = {
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_CANTOPEN,
 }
+UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What SQLite raises of a file that it cannot read: its words quote a damaged schema, which may be no text."""
 LEAST_FREE_BYTES = 1 << 20
 """A disk with less than this free is full: SQLite needs room to open what a killed process left."""
 
@@ -148,7 +150,13 @@ def open_reader(path: Path) -> sqlite3.Connection:
 
 def check_integrity(path: Path) -> None:
     """Raises StateDamaged when the file exists and is damaged (`PRAGMA quick_check`), StateDirError when that cannot be told."""
-    if not path.exists() or path.stat().st_size == 0:
+    if not path.exists():
+        return
+    if path.stat().st_size == 0:
+        written = path.with_name(path.name + "-wal")
+        if written.exists() and written.stat().st_size:
+            # SQLite would throw the log away. It is begun only once the file beside it has its first page.
+            raise _damaged(path, "it is empty, and its write-ahead log is not")
         return
     try:
         connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S)
@@ -156,16 +164,25 @@ def check_integrity(path: Path) -> None:
             verdict = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
         finally:
             connection.close()
-    except sqlite3.DatabaseError as error:
+    except UNREADABLE as error:
         hindered = hindrance(path, error)
         if hindered is not None:
             raise hindered from error
-        verdict = [str(error)]
+        verdict = [said(error)]
     if verdict != ["ok"]:
-        raise StateDamaged(
-            f"the state file {path} is damaged: {'; '.join(verdict)[:200]}",
-            hint="it was not touched; restore a copy, or start anew with --fresh (which moves it aside)",
-        )
+        raise _damaged(path, "; ".join(verdict)[:200])
+
+
+def _damaged(path: Path, how: str) -> StateDamaged:
+    return StateDamaged(
+        f"the state file {path} is damaged: {how}",
+        hint="it was not touched; restore a copy, or start anew with --fresh (which moves it aside)",
+    )
+
+
+def said(error: sqlite3.DatabaseError | UnicodeDecodeError) -> str:
+    """SQLite's words, also where they quote what is no text."""
+    return error.object.decode(errors="backslashreplace") if isinstance(error, UnicodeDecodeError) else str(error)
 
 
 def hindrance(path: Path, error: Exception) -> StateDirError | None:

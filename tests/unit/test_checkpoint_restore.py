@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import random
+import sqlite3
 import stat
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -25,8 +27,6 @@ NOW = T0 + 10_000_000
 @pytest.fixture
 def world(tmp_path: Path) -> tuple[FakeStore, StateDir, StateDir]:
     """A store with two checkpoints, of 10 and of 20 jobs; the state they are of; and an empty one."""
-    from contextlib import closing
-
     from iris_controller.store.database import open_writer
 
     store = FakeStore()
@@ -275,6 +275,44 @@ def test_a_damaged_database_is_moved_aside_and_the_newest_checkpoint_taken(
     assert "is damaged" in caplog.text and "2023-11-14 22:13:22" in caplog.text and "is missing" in caplog.text
 
 
+def test_a_schema_that_is_no_text_is_damage_like_any_other(
+    world: tuple[FakeStore, StateDir, StateDir], tmp_path: Path
+) -> None:
+    store, state, other = world
+    with closing(sqlite3.connect(state.database)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    raw = state.database.read_bytes().replace(b"DEFAULT", b"D\xbaFAULT")
+    words = r"is damaged: malformed database schema .*D\\xbaFAULT"
+    # A file by itself: no manifest says what it should be.
+    copy = tmp_path / "copy.sqlite3"
+    copy.write_bytes(raw)
+    with pytest.raises(BadCheckpoint, match=words):
+        start(other, store, checkpoint=str(copy))
+    state.database.write_bytes(raw)
+    with pytest.raises(StateDirError, match=words):
+        start(state, FakeStore())
+    assert state.database.read_bytes() == raw
+    assert start(state, store).endswith(str(T0 + 2000)) and job_count(state.database) == 20
+
+
+def test_an_emptied_database_is_no_state_to_start_on(world: tuple[FakeStore, StateDir, StateDir]) -> None:
+    store, state, _ = world
+    log = state.database.with_name(f"{DATABASE}-wal")
+    with closing(sqlite3.connect(state.database)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    state.database.write_bytes(b"")
+    assert not log.exists() and start(state, store).endswith(str(T0 + 2000)) and job_count(state.database) == 20
+    # With what was acknowledged last still in the log, which SQLite would throw away.
+    state.database.write_bytes(b"")
+    log.write_bytes(b"frames")
+    with pytest.raises(StateDirError, match="is damaged: it is empty, and its write-ahead log is not"):
+        start(state, FakeStore())
+    assert log.read_bytes() == b"frames"
+    assert start(state, store).endswith(str(T0 + 2000)) and job_count(state.database) == 20
+    (kept,) = state.path.glob("db.corrupt.*")
+    assert (kept / log.name).read_bytes() == b"frames"
+
+
 def test_a_damaged_database_without_a_checkpoint_stays_where_it_is(world: tuple[FakeStore, StateDir, StateDir]) -> None:
     store, state, _ = world
     raw = damage(state)
@@ -290,7 +328,11 @@ def test_a_damaged_database_without_a_checkpoint_stays_where_it_is(world: tuple[
 
 def test_a_controller_never_starts_empty_where_there_may_be_state(world: tuple[FakeStore, StateDir, StateDir]) -> None:
     store, _, other = world
-    assert start(other, FakeStore()) == "fresh", "nothing was ever there"
+    for _ in range(2):
+        assert start(other, FakeStore()) == "fresh", "nothing was ever there"
+        # A start that ended before its first page was written.
+        other.database.parent.mkdir(exist_ok=True)
+        other.database.touch()
     store.fail(reason="no route to host")
     with pytest.raises(NoState, match="no route to host"):
         start(other, store)
