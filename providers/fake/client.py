@@ -17,7 +17,6 @@ from iris_core.contracts import ConnectFailed, Denied, IrisError, R, RpcFailed
 from iris_core.live.filters import JOB_FIELDS, JOB_WORDS, job_row
 from iris_core.live.watch_keys import KIND_FIELDS, ROW_IDS
 from iris_core.model.filter import parse_filter
-from iris_core.model.regex import compile_content_regex
 from iris_core.model.states import ACTIVE, JOB_TERMINAL
 from iris_core.wire.gen.iris.v1 import common_pb2 as common
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
@@ -103,7 +102,7 @@ class FakeClient:
         """Set when a service that is silent speaks again."""
         self._written = asyncio.Event()
         self._answers: dict[str, Any] = {}
-        self.views = FakeViews(self.lines, _matches)
+        self.views = FakeViews(self.lines)
         self.plans = FakePlans(cluster, self.jobs, self.tasks)
 
     # --- the script --------------------------------------------------------------------------------------------------
@@ -487,34 +486,7 @@ class FakeClient:
         return self.pipeline
 
     def _read(self, request: logs.FetchLogsRequest) -> logs.FetchLogsResponse:
-        last = len(self.lines)
-        found = [line for line in self.lines if _matches(request, line)]
-        most = request.max_lines or 1000
-        shown = found[-most:] if request.tail else found[:most]
-        capped = len(shown) < len(found)
-        cursor = shown[-1].seq if capped and not request.tail else last
-        return logs.FetchLogsResponse(
-            entries=shown, cursor=cursor, shown=len(shown), matched=len(found), scanned=last, capped=capped,
-            last_seq=last, from_seq=shown[0].seq if capped and request.tail else 0,
-        )  # fmt: skip
-
-
-def _matches(request: logs.FetchLogsRequest, line: logs.StoredLine) -> bool:
-    is_there = (
-        line.key == request.source
-        if request.match_scope == common.MATCH_SCOPE_EXACT
-        else line.key.startswith(request.source)
-    )
-    return (
-        is_there
-        and line.seq > request.cursor
-        and (not request.before or line.seq < request.before)
-        and (not request.since_ms or line.epoch_ms > request.since_ms)
-        and (not request.min_level or not line.level or line.level >= request.min_level)
-        and request.substring in line.data
-        and (not request.regex or compile_content_regex(request.regex).search(line.data))
-        and not (request.without and compile_content_regex(request.without).search(line.data))
-    )
+        return self.views.fetch(request)
 
 
 def _snake(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Log views of the cluster that exists only in memory: the lines of `FakeClient`, numbered under one filter.
+"""The log store of the cluster that exists only in memory: the lines of `FakeClient`, fetched, or numbered under one filter.
 
 Lines stand in the order in which they were scripted. Nothing expires; `forget` takes a view away as a restarted store does.
 """
@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from iris_core.contracts import RpcFailed
 from iris_core.model.regex import compile_content_regex
+from iris_core.wire.gen.iris.v1 import common_pb2 as common
 from iris_core.wire.gen.iris.v1 import logs_pb2 as logs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    Matches = Callable[[logs.FetchLogsRequest, logs.StoredLine], bool]
+    from collections.abc import Sequence
 
 
 @dataclass(slots=True)
@@ -27,17 +26,29 @@ class _View:
 
 
 class FakeViews:
-    """`lines` is everything that was written, `matches` the filter of FetchLogs."""
+    """`lines` is everything that was written."""
 
-    def __init__(self, lines: Sequence[logs.StoredLine], matches: Matches) -> None:
+    def __init__(self, lines: Sequence[logs.StoredLine]) -> None:
         self._lines = lines
-        self._matches = matches
         self._views: dict[str, _View] = {}
         self._opened = 0
 
     def forget(self) -> None:
         """The store was restarted."""
         self._views.clear()
+
+    def fetch(self, request: logs.FetchLogsRequest) -> logs.FetchLogsResponse:
+        """`FetchLogs`, without waiting."""
+        last = len(self._lines)
+        found = [line for line in self._lines if _matches(request, line)]
+        most = request.max_lines or 1000
+        shown = found[-most:] if request.tail else found[:most]
+        capped = len(shown) < len(found)
+        cursor = shown[-1].seq if capped and not request.tail else last
+        return logs.FetchLogsResponse(
+            entries=shown, cursor=cursor, shown=len(shown), matched=len(found), scanned=last, capped=capped,
+            last_seq=last, from_seq=shown[0].seq if capped and request.tail else 0,
+        )  # fmt: skip
 
     def open(self, request: logs.OpenLogViewRequest) -> logs.OpenLogViewResponse:
         """`OpenLogView`."""
@@ -126,7 +137,7 @@ class FakeViews:
         hits = {
             place
             for place in range(start, len(self._lines))
-            if any(self._matches(one, self._lines[place]) for one in queries)
+            if any(_matches(one, self._lines[place]) for one in queries)
         }
         shown = {
             place
@@ -150,3 +161,21 @@ class FakeViews:
             lines=len(view.lines), hits=view.hits, scanned=view.searched, scanned_to=view.searched,
             last_seq=len(self._lines), complete=True,
         )  # fmt: skip
+
+
+def _matches(request: logs.FetchLogsRequest, line: logs.StoredLine) -> bool:
+    is_there = (
+        line.key == request.source
+        if request.match_scope == common.MATCH_SCOPE_EXACT
+        else line.key.startswith(request.source)
+    )
+    return (
+        is_there
+        and line.seq > request.cursor
+        and (not request.before or line.seq < request.before)
+        and (not request.since_ms or line.epoch_ms > request.since_ms)
+        and (not request.min_level or not line.level or line.level >= request.min_level)
+        and request.substring in line.data
+        and (not request.regex or compile_content_regex(request.regex).search(line.data))
+        and not (request.without and compile_content_regex(request.without).search(line.data))
+    )
