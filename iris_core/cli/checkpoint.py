@@ -11,6 +11,8 @@ from iris_core.cli.options import Seconds, output_option
 from iris_core.contracts import UsageFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from iris_core.cli.session import Session
 
 
@@ -48,9 +50,10 @@ def checkpoint(session: Session, timeout: float, stop: bool, confirm: str | None
     from iris_core.wire.gen.iris.v1 import checkpoints_pb2 as pb
 
     if stop:
-        _require_unlocked(session)
+        require_unlocked = _unlocked(session)
+        require_unlocked()
         _confirm(session, confirm)
-        _require_unlocked(session)  # the question may have stood for hours
+        require_unlocked()  # the question may have stood for hours
     elif confirm is not None:
         raise UsageFailed("--confirm belongs to --stop: a checkpoint alone needs no confirmation")
     made = session.client.call(
@@ -76,16 +79,16 @@ def checkpoint(session: Session, timeout: float, stop: bool, confirm: str | None
         session.diagnostics.note("the controller ends; cluster controller start starts it again")
 
 
-def _require_unlocked(session: Session) -> None:
-    """Raises LockHeld, LockUnreadable: a procedure changes that controller. One that is no deployment has no lock."""
+def _unlocked(session: Session) -> Callable[[], None]:
+    """What raises LockHeld, LockUnreadable while a procedure changes that controller. One that is no deployment has no lock."""
     from iris_core.cli.controller_lifecycle import require_unlocked
     from iris_core.cli.deployment import deployment
 
     try:
         found = deployment(session)
     except UsageFailed:
-        return
-    require_unlocked(session, found)
+        return lambda: None
+    return lambda: require_unlocked(session, found)
 
 
 def _confirm(session: Session, given: str | None) -> None:
