@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from iris_core.cli.reads import now_ms
 from iris_core.contracts import IrisError
+from iris_core.model.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,5 +71,5 @@ def say_missing(session: Session, subject: Subject, missing: dict[str, int]) -> 
     found = ask(session, "")
     why = f": {found.problems[0]}" if found is not None and found.problems else ""
     session.diagnostics.warn(
-        f"{lines:,} line{'s' * (lines != 1)} that {subject.id} wrote {'were' if lines != 1 else 'was'} not in the log store when it was asked{why}"
+        f"{counted(lines, 'line')} that {subject.id} wrote {'were' if lines != 1 else 'was'} not in the log store when it was asked{why}"
     )

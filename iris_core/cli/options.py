@@ -111,9 +111,10 @@ def gather_ids(ids: Sequence[str], from_stdin: bool, note: Callable[[str], None]
         found.extend(first for first in firsts if first.startswith("/"))
         others = [first for first in firsts[1:] if not first.startswith("/")]
         if others:
-            lines = "1 line" if len(others) == 1 else f"{len(others)} lines"
+            from iris_core.model.text import counted
+
             note(
-                f"{lines} of standard input left out, the first field of which is no id: the first is {shown(others[0])}"
+                f"{counted(len(others), 'line')} of standard input left out, the first field of which is no id: the first is {shown(others[0])}"
             )
     if not found and len(rows) > 1:
         raise UsageFailed("no line of standard input begins with an id", hint="select the id as the first column")
