@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iris_controller.finelog.segments import GROUP_ROWS, SegmentDamaged, SegmentFile, SegmentWriter, conform
+from iris_controller.finelog.segment_writer import SegmentWriter
+from iris_controller.finelog.segments import GROUP_ROWS, SegmentDamaged, SegmentFile, conform
 from iris_controller.finelog.steps import reached
 from iris_controller.finelog.verify import verify
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from iris_controller.finelog.index import GAP_BIT, PARTIAL_BIT
 from iris_controller.finelog.loglines import LAYOUT, Rows
 from iris_controller.finelog.records import Record, walk
-from iris_controller.finelog.segments import SegmentWriter
+from iris_controller.finelog.segment_writer import SegmentWriter
 from iris_controller.finelog.steps import reached
 from iris_controller.finelog.verify import verify
 from iris_controller.finelog.wal import Loss

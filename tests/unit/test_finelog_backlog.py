@@ -17,7 +17,8 @@ import pytest
 
 from iris_controller.finelog.catalog import LOG
 from iris_controller.finelog.loglines import LAYOUT, SCHEMA
-from iris_controller.finelog.segments import GROUP_ROWS, write_segment
+from iris_controller.finelog.segment_writer import write_segment
+from iris_controller.finelog.segments import GROUP_ROWS
 from iris_controller.finelog.store import Store
 from iris_controller.finelog.upkeep import Upkeep
 

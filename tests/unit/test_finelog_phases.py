@@ -255,7 +255,7 @@ def live_through(groups: list[Any], asked: list[dict[str, Any]], split: int, *, 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="finelog")))
         # Small row groups, so that a key lies in several; and no haste, so that time decides nothing.
-        stack.enter_context(patch("iris_controller.finelog.segments.GROUP_ROWS", 5))
+        stack.enter_context(patch("iris_controller.finelog.segment_writer.GROUP_ROWS", 5))
         stack.enter_context(patch("iris_controller.finelog.reader.MORE_SECONDS", 60.0))
         plain = Plain()
         store = Store(folder, file_limit=file_limit)

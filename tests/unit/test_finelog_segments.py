@@ -9,15 +9,14 @@ import pyarrow as pa
 import pytest
 
 from iris_controller.finelog.catalog import FILE_NAME, Catalog, Segment
+from iris_controller.finelog.segment_writer import SegmentWriter, write_segment
 from iris_controller.finelog.segments import (
     GROUP_ROWS,
     Layout,
     SegmentDamaged,
     SegmentFile,
-    SegmentWriter,
     read_footer,
     segment_name,
-    write_segment,
 )
 from iris_controller.finelog.trigrams import index_path
 

@@ -12,7 +12,8 @@ import pytest
 
 from iris_controller.finelog import shipping, steps
 from iris_controller.finelog.catalog import Catalog, Segment
-from iris_controller.finelog.segments import Layout, SegmentFile, write_segment
+from iris_controller.finelog.segment_writer import write_segment
+from iris_controller.finelog.segments import Layout, SegmentFile
 from iris_controller.finelog.shipping import manifest as manifests
 from iris_controller.finelog.shipping.cold import ColdFiles
 from iris_controller.finelog.shipping.owners import Standing

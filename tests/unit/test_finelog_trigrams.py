@@ -148,7 +148,7 @@ def test_what_is_too_short_or_uncertain_does_not_use_the_index(needle: str) -> N
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """A store with one segment of many row groups, some lines that are not in it yet, a part of a line and a gap record."""
-    monkeypatch.setattr("iris_controller.finelog.segments.GROUP_ROWS", 50)
+    monkeypatch.setattr("iris_controller.finelog.segment_writer.GROUP_ROWS", 50)
     opened = Store(tmp_path / "store", file_limit=20_000)
     fill(opened)
     make_segment(opened)

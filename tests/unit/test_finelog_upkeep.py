@@ -16,7 +16,8 @@ from iris_controller.finelog import compaction
 from iris_controller.finelog.catalog import LOG, Segment
 from iris_controller.finelog.health import store_health
 from iris_controller.finelog.retention import Policy, surplus
-from iris_controller.finelog.segments import Layout, SegmentFile, read_footer, write_segment
+from iris_controller.finelog.segment_writer import write_segment
+from iris_controller.finelog.segments import Layout, SegmentFile, read_footer
 from iris_controller.finelog.store import Store
 from iris_controller.finelog.upkeep import Upkeep
 from tests.unit.finelog_world import NOW_MS, PREFIX, batch, fetch, numbered, page, put, texts
@@ -163,7 +164,12 @@ def test_a_full_disk_is_said_changes_nothing_and_is_got_over(
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    for step in ("segments.sync_folder", "segments.create", "catalog.write_atomically", "ledger.write_atomically"):
+    for step in (
+        "segment_writer.sync_folder",
+        "segment_writer.create",
+        "catalog.write_atomically",
+        "ledger.write_atomically",
+    ):
         with monkeypatch.context() as broken:
             broken.setattr(f"iris_controller.finelog.{step}", refuse)
             for _ in range(2):

@@ -118,7 +118,7 @@ class Keeper:
     def _seal_table(self, file: RowFile, registered: Registered, extents: list[Extent]) -> None:
         import pyarrow.compute as pc
 
-        from iris_controller.finelog.segments import write_segment
+        from iris_controller.finelog.segment_writer import write_segment
         from iris_controller.finelog.tables.columns import layout_of, rows_to_arrow
         from iris_controller.finelog.verify import verify
 
