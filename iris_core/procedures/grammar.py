@@ -65,45 +65,42 @@ def check(path: Path, records: Sequence[Record]) -> None:
     """Raises JournalBroken, with the first line that is not what a procedure of this version writes. No lines are fine."""
     last: dict[str, str] = {}
     for number, record in enumerate(records, 1):
-        fault, hint = _fault(number, record, last), CHANGED
-        if fault is None:
-            continue
-        if fault.startswith("?"):
-            fault, hint = fault[1:], NEWER
-        raise JournalBroken(f"{path}, line {number}: {fault}", hint=hint)
+        fault, hint = _fault(number, record, last)
+        if fault:
+            raise JournalBroken(f"{path}, line {number}: {fault}", hint=hint)
 
 
-def _fault(number: int, record: Record, last: dict[str, str]) -> str | None:
-    """What is wrong with a line, None if nothing is; "?" before it says that another version may know better."""
+def _fault(number: int, record: Record, last: dict[str, str]) -> tuple[str, str]:
+    """What is wrong with a line, "" if nothing is, and what to do about it: another version may know better, or somebody changed it."""
     kind = str(record["type"])
     fields = _FIELDS.get(kind)
     if fields is None:
-        return f"?a line of type {kind[:40]!r}, which this version does not know"
+        return f"a line of type {kind[:40]!r}, which this version does not know", NEWER
     for name, wanted in {"at_ms": _NUMBER, "by": _TEXT, **fields}.items():
         if name not in record or not _is(record[name], wanted):
-            return f"{name!r} of a line of type {kind!r} is missing, or is none"
-    if (number == 1) is not (kind == "started"):
-        return f"a line of type {kind!r}, and it has to be 'started'" if number == 1 else "it is begun twice"
+            return f"{name!r} of a line of type {kind!r} is missing, or is none", CHANGED
+    if number == 1 and kind != "started":
+        return f"a line of type {kind!r}, and it has to be 'started'", CHANGED
+    if number != 1 and kind == "started":
+        return "it is begun twice", CHANGED
     if kind == "started":
         found = record.get("format", 1)
-        return (
-            f"?it is of format {found!r}, and this version knows {FORMAT}"
-            if found not in range(1, FORMAT + 1)
-            else None
-        )
+        if found not in range(1, FORMAT + 1):
+            return f"it is of format {found!r}, and this version knows {FORMAT}", NEWER
+        return "", ""
     if kind == "ended" and record["status"] not in _STATUSES:
-        return f"?it ended with {record['status'][:40]!r}, which this version does not know"
+        return f"it ended with {record['status'][:40]!r}, which this version does not know", NEWER
     if last.get("") == "ended":
-        return "a line after the end"
+        return "a line after the end", CHANGED
     if kind in ("resumed", "ended"):
         last[""] = kind
-        return None
+        return "", ""
     name = str(record["event"])
     before = last.get(name, "") if name else ""
     if not name or kind not in _AFTER[before]:
-        return f"{kind!r} of {name[:80]!r} cannot come after {before or 'nothing'!r}"
+        return f"{kind!r} of {name[:80]!r} cannot come after {before or 'nothing'!r}", CHANGED
     last[name] = kind
-    return None
+    return "", ""
 
 
 def _is(value: Any, wanted: type) -> bool:
