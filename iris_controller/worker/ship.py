@@ -179,8 +179,8 @@ class Shipper:
 
 def _first_time_ms(body: bytes, otherwise: int) -> int:
     """When the first line of a push was written."""
-    batches = logs_pb2.PushLogsRequest.FromString(body).batches
-    return next((batch.entries[0].epoch_ms for batch in batches if batch.entries), otherwise)
+    pushed = logs_pb2.PushLogsRequest.FromString(body).batches
+    return next((batch.entries[0].epoch_ms for batch in pushed if batch.entries), otherwise)
 
 
 def _words(error: grpc.aio.AioRpcError) -> str:
