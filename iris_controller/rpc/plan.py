@@ -17,7 +17,7 @@ from iris_controller.rpc import planners
 from iris_controller.rpc.errors import RpcError, as_rpc_error, denied, invalid, precondition
 from iris_controller.rpc.plan_tokens import LIFE_S
 from iris_controller.rpc.profiles import OWN, SYSTEM_WORKER
-from iris_controller.rpc.reckoning import MOST_TARGETS, SLICE, Reckoning, counted
+from iris_controller.rpc.reckoning import MOST_TARGETS, SLICE, Reckoning
 from iris_controller.rpc.roles import ACCESS
 from iris_controller.state import submit
 from iris_controller.state.generations import Frozen, generation_of
@@ -25,6 +25,7 @@ from iris_controller.state.overlay import Overlay
 from iris_core.model.errors import ModelError, did_you_mean
 from iris_core.model.redact import redact_argv
 from iris_core.model.states import JOB_TERMINAL, job_label, task_label
+from iris_core.model.text import counted
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2, plan_pb2, profiles_pb2
 from iris_core.wire.services import method as method_of
 

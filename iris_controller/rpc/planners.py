@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from iris_controller.rpc.budgets import check_budget_user
 from iris_controller.rpc.errors import invalid, not_found
-from iris_controller.rpc.reckoning import MOST_TARGETS, SLICE, Reckoning, below, counted
+from iris_controller.rpc.reckoning import MOST_TARGETS, SLICE, Reckoning, below
 from iris_controller.rpc.tasks import KICK_ENDS, kickable
 from iris_controller.state import kick
 from iris_controller.state.generations import Frozen, generation_of
@@ -23,6 +23,7 @@ from iris_core.model.bands import PriorityBand
 from iris_core.model.errors import did_you_mean, shown
 from iris_core.model.ids import JobId
 from iris_core.model.states import ACTIVE, JobState, TaskState, job_label, task_label
+from iris_core.model.text import counted
 from iris_core.wire.gen.iris.v1 import autoscaler_pb2, budgets_pb2, controller_pb2, endpoints_pb2
 
 if TYPE_CHECKING:

@@ -130,8 +130,3 @@ def below(model: Model, job_id: str) -> Iterator[str]:
         current = stack.pop()
         yield current
         stack.extend(model.children.get(current, ()))
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 job`, `2,000 jobs`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.contracts import RpcFailed
 from iris_core.model.states import ACTIVE, JOB_TERMINAL, TaskState, job_label, task_label
+from iris_core.model.text import counted
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 from iris_core.wire.gen.iris.v1 import plan_pb2
 from iris_core.wire.services import method as method_of
@@ -95,13 +96,13 @@ class FakePlans:
         running = sum(count.count for count in counts if int(count.state) in ACTIVE)
         waiting = sum(count.count for count in counts if int(count.state) == TaskState.PENDING)
         children = len(ending) - len(found.targets)
-        tasks = [_counted(n, noun) for n, noun in ((running, "running task"), (waiting, "waiting task")) if n]
+        tasks = [counted(n, noun) for n, noun in ((running, "running task"), (waiting, "waiting task")) if n]
         if not found.targets:
             return
-        found.effects.append(f"ends {' and '.join(tasks) or _counted(len(found.targets), 'job')} as {word}")
+        found.effects.append(f"ends {' and '.join(tasks) or counted(len(found.targets), 'job')} as {word}")
         if children:
             found.effects.append(
-                f"ends {_counted(children, 'child job')} below {'it' if len(found.targets) == 1 else 'them'}, too"
+                f"ends {counted(children, 'child job')} below {'it' if len(found.targets) == 1 else 'them'}, too"
             )
         if children or len(found.targets) > 1:
             found.tier = 2
@@ -131,7 +132,7 @@ class FakePlans:
                     note=f"{task_label(task.state)} on {task.worker_id}",
                 )
         one = len(found.targets) == 1
-        what = "the attempt" if one else _counted(len(found.targets), "attempt")
+        what = "the attempt" if one else counted(len(found.targets), "attempt")
         if not found.targets:
             return
         if int(request.desired_state) == TaskState.PREEMPTED:
@@ -143,10 +144,6 @@ class FakePlans:
         found.tier = 1 if one else 2
         found.counts.running_tasks = len(found.targets)
         found.requests.append(sent.SerializeToString())
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _replan(why: str) -> RpcFailed:
