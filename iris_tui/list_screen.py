@@ -201,12 +201,17 @@ class ListScreen(NamedFilters, Sorting, RowMenu, ConsoleScreen):
         self.table.flush(changes)
         if self._wanted_cursor and self.table.move_to(self._wanted_cursor):
             self._wanted_cursor = ""
-        self._rows_seen = self._rows_seen or (self.source.loaded and not self.store.dirty and not self._ordering)
+        self._rows_seen = self._rows_seen or (self.source.loaded and self.is_ordered)
         self.show_state()
 
     def shows_content(self) -> bool:
         """A key that is about a row waits for the rows; where none can be had it does not."""
         return self._rows_seen or self.pane.status.state is State.ERROR
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether what is shown is in the order, and of the filter, that is wanted: none is waited for."""
+        return not self.store.dirty and not self._ordering
 
     def due(self) -> bool:
         """Whether a new order may be shown now."""
@@ -267,19 +272,21 @@ class ListScreen(NamedFilters, Sorting, RowMenu, ConsoleScreen):
 
     def status(self) -> Status:
         """How complete and how true the list is."""
-        store = self.store
-        empty: tuple[str, ...] = ()
-        if not store.order and not store.dirty:
-            empty = self._no_match() if self.filter is not None else self.empty_words()
         return live_status(
             self.session,
             self.link,
             what=f"{self.NOUN}s",
             loaded=self.source.loaded,
-            some=len(store.rows),
-            empty=empty,
+            some=len(self.store.rows),
+            empty=self.nothing_words(),
             partial=self.partial_words(),
         )
+
+    def nothing_words(self) -> tuple[str, ...]:
+        """Why no row is shown; () if one is, or if that is not known yet."""
+        if self.store.order or not self.is_ordered:
+            return ()
+        return self._no_match() if self.filter is not None else self.empty_words()
 
     def partial_words(self) -> str:
         """What is missing of the list, "" if nothing is."""

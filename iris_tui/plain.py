@@ -20,6 +20,7 @@ from iris_core.model.text import one_line
 from iris_tui.app import IrisApp
 from iris_tui.commands import parse_command
 from iris_tui.glyphs import ASCII
+from iris_tui.list_screen import ListScreen
 from iris_tui.plain_gate import ask_at_gate
 from iris_tui.plain_lines import lines_of
 from iris_tui.registry import FIRST
@@ -172,12 +173,16 @@ class PlainApp(IrisApp):
         screen = self.console_screen
         if screen is None or not screen.is_mounted or not screen.is_current or self.session.entrance is not None:
             return False
-        store = getattr(screen, "store", None)
         panes = screen.query(Pane)
         shown = [pane for pane in panes if pane.region.area]
         if panes and not shown:
             return False  # it is not laid out yet
-        return all(pane.status.state is not State.LOADING for pane in shown) and not (store is not None and store.dirty)
+        if isinstance(screen, ListScreen):
+            ordered = screen.is_ordered
+        else:
+            store = getattr(screen, "store", None)
+            ordered = store is None or not store.dirty
+        return ordered and all(pane.status.state is not State.LOADING for pane in shown)
 
 
 def run_plain(session: Session, **options: Any) -> int:

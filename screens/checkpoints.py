@@ -180,10 +180,8 @@ class CheckpointsScreen(ListScreen):
         return one_line(found[2]) if found else ""
 
     def status(self) -> Status:
-        empty: tuple[str, ...] = ()
-        if not self.store.order and not self.store.dirty:
-            empty = self._no_match() if self.filter is not None else self.empty_words()
-        return polled_status(self, self.source.polled, "checkpoints", empty=empty, partial=self.partial_words())
+        polled, empty = self.source.polled, self.nothing_words()
+        return polled_status(self, polled, "checkpoints", empty=empty, partial=self.partial_words())
 
     def title_runs(self) -> tuple[list[Run], list[Run]]:
         left, right = super().title_runs()

@@ -146,11 +146,8 @@ class ProfilesScreen(ListScreen):
         return one_line(self.source.notes[0]) if self.source.notes else ""
 
     def status(self) -> Status:
-        store = self.store
-        empty: tuple[str, ...] = ()
-        if not store.order and not store.dirty:
-            empty = self._no_match() if self.filter is not None else self.empty_words()
-        return polled_status(self, self.source.polled, "profiles", empty=empty, partial=self.partial_words())
+        polled, empty = self.source.polled, self.nothing_words()
+        return polled_status(self, polled, "profiles", empty=empty, partial=self.partial_words())
 
     def detail_runs(self, row: Row[Any]) -> list[Run]:
         record = row.value

@@ -278,6 +278,9 @@ class QueryScreen(QueryActs, QueryWriting, QueryTaking, ListScreen):
         self._sql_title.show(left, [Run("Enter behind ; runs it too ", Tone.DIM)] if not place else [])
         super().show_state()
 
+    def empty_words(self) -> tuple[str, ...]:
+        return ("The statement gives no rows.",)
+
     def status(self) -> Status:
         result, fault = self.result, self._fault
         if self.asking:
@@ -310,10 +313,8 @@ class QueryScreen(QueryActs, QueryWriting, QueryTaking, ListScreen):
         age_ms = max(self.session.clock.now_ms() - self._answered_ms, 0)
         if not self.session.offline and not self.link.current:
             return Status(State.STALE, f"STALE {format_age(age_ms)}: {self.link.detail}")
-        if not self.store.order and not self.store.dirty:
-            return Status(
-                State.EMPTY, "", self._no_match() if self.filter is not None else ("The statement gives no rows.",)
-            )
+        if nothing := self.nothing_words():
+            return Status(State.EMPTY, "", nothing)
         partial = "; ".join(one_line(words) for words in (result.capped, *result.notes) if words)
         return Status(State.PARTIAL, partial) if partial else Status(State.READY)
 

@@ -137,7 +137,7 @@ class TasksScreen(ListScreen, TargetActions):
             self._load_older()
         if not self.prompt.is_open:
             feed.narrow(self.filter.text if self.filter is not None else "")
-        nothing = not self.store.order and not self.store.dirty
+        nothing = not self.store.order and self.is_ordered
         if feed.loaded and nothing and feed.older.jobs < MOST_LOOKED_INTO:
             self._load_older()
         super().flush()

@@ -341,6 +341,25 @@ async def test_sorting_by_a_column_turns_around_and_goes_back() -> None:
         await rig.until(lambda: rig.jobs.store.order[0] == "/cleo/sweep-lr" and "FAIL▼" in rig.screen_text())
 
 
+async def test_nothing_is_said_to_be_missing_while_the_order_is_being_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed = asyncio.Event()
+
+    async def slowly(work: Callable[[], Any], *, name: str) -> Any:
+        await computed.wait()
+        return work()
+
+    async with console() as rig:
+        rig.app.run_command("jobs nosuchjob")
+        await rig.until(lambda: "None of 10 jobs matches nosuchjob" in rig.screen_text())
+        monkeypatch.setattr("iris_tui.list_screen.THREAD_ROWS", 0)
+        monkeypatch.setattr("iris_tui.list_screen.in_thread", slowly)
+        rig.app.run_command("jobs ada")
+        await rig.until(lambda: "filtering 10 jobs" in rig.screen_text())
+        assert "None of" not in rig.screen_text()
+        computed.set()
+        await rig.until(lambda: "/ada/train-llama" in rig.screen_text())
+
+
 async def test_marks_survive_a_filter_and_hidden_ones_are_counted() -> None:
     async with console() as rig:
         await rig.row("/cleo/sweep-lr")
