@@ -11,7 +11,7 @@ import asyncio
 import secrets
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
@@ -24,7 +24,7 @@ from iris_core.model.regex import compile_content_regex
 from iris_core.wire.gen.iris.v1 import logs_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator, Iterator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
     from concurrent.futures import Executor
     from contextlib import AbstractContextManager
 
@@ -107,6 +107,7 @@ class ViewService:
         self._room = room
         self._clock = clock
         self._entries: dict[str, _Entry] = {}
+        self._changing: set[asyncio.Task[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -137,18 +138,23 @@ class ViewService:
         )
         view_id = secrets.token_hex(16)
         self._entries[view_id] = entry
-        entry.building = asyncio.create_task(self._build(entry), name=f"log view {query.scope.source}")
-        await asyncio.wait([entry.building], timeout=OPEN_S)
-        if entry.building.done() and (fault := entry.building.exception()) is not None:
-            self._forget(view_id)
-            raise fault
-        self._schedule_sweep()
         answer = logs_pb2.OpenLogViewResponse(view_id=view_id, sources=len(query.scope.sources))
-        with entry.in_use() as view:
-            if request.last_lines and view.is_complete:
-                first = max(len(view.numbers) - request.last_lines, 0)
-                answer.lines.extend(await self._page(entry, first, request.last_lines))
-            answer.state.CopyFrom(entry.state())
+        try:
+            # In use from the start: others who open views meanwhile must not make room with it.
+            with entry.in_use() as view:
+                entry.building = asyncio.create_task(self._build(entry), name=f"log view {query.scope.source}")
+                await asyncio.wait([entry.building], timeout=OPEN_S)
+                if entry.building.done() and (fault := entry.building.exception()) is not None:
+                    raise fault
+                if request.last_lines and view.is_complete:
+                    first = max(len(view.numbers) - request.last_lines, 0)
+                    answer.lines.extend(await self._page(entry, first, request.last_lines))
+                answer.state.CopyFrom(entry.state())
+        except BaseException:
+            # Nobody was told its id: it would search on, and be kept, for nobody.
+            self._forget(view_id)
+            raise
+        self._schedule_sweep()
         return answer.SerializeToString()
 
     async def read_lines(self, raw: bytes) -> bytes:
@@ -166,7 +172,7 @@ class ViewService:
                 at = await self._run(view.at_time(request.at_ms) if request.at_ms else view.at_seq(request.at_seq))
                 first = (at or 0) // count * count
             if first + count > len(view.numbers) and view.is_complete:
-                await self._extend(entry)
+                await self._change(self._extend(entry))
             lines = await self._page(entry, first, count)
             number = -1 if at is None else at
             return logs_pb2.ReadLinesResponse(lines=lines, state=entry.state(), at=number).SerializeToString()
@@ -185,8 +191,7 @@ class ViewService:
                 regex = compile_content_regex(request.regex) if request.regex else None
                 entry.find = (wanted, Find(view, regex, request.substring, request.min_level))
             find = entry.find[1]
-            async with entry.finding:
-                await self._run(find.advance(), FIND_S)
+            await self._change(self._advance(entry, find))
             hit = find.next(request.from_line, backward=request.backward)
             return logs_pb2.FindNextResponse(
                 found=hit is not None,
@@ -214,7 +219,7 @@ class ViewService:
             beat = 0.0
             while True:
                 began = self._clock()
-                await self._extend(entry)
+                await self._change(self._extend(entry))
                 while at < len(view.numbers):
                     lines = await self._page(entry, at, 1_000)
                     at += len(lines)
@@ -255,10 +260,11 @@ class ViewService:
         """Ends what is under way."""
         if self._sweep is not None:
             self._sweep.cancel()
-        building = [entry.building for entry in self._entries.values() if entry.building is not None]
-        for task in building:
+        under_way = [entry.building for entry in self._entries.values() if entry.building is not None]
+        under_way += self._changing
+        for task in under_way:
             task.cancel()
-        await asyncio.gather(*building, return_exceptions=True)
+        await asyncio.gather(*under_way, return_exceptions=True)
         self._entries.clear()
 
     # The work -----------------------------------------------------------------------------------------------------
@@ -271,6 +277,22 @@ class ViewService:
         """Waits for the search. Raises what it raised."""
         if entry.building is not None:
             await asyncio.shield(entry.building)
+
+    async def _change(self, work: Coroutine[Any, Any, None]) -> None:
+        """Does what changes a view to its end, also if its caller leaves: the next one would do again what is under way."""
+        task = asyncio.create_task(work)
+        self._changing.add(task)
+        task.add_done_callback(self._changed)
+        await asyncio.shield(task)
+
+    def _changed(self, task: asyncio.Task[None]) -> None:
+        self._changing.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever waited was told; if nobody did, nobody wants to know
+
+    async def _advance(self, entry: _Entry, find: Find) -> None:
+        async with entry.finding:
+            await self._run(find.advance(), FIND_S)
 
     async def _extend(self, entry: _Entry) -> None:
         view = entry.view
@@ -287,13 +309,17 @@ class ViewService:
         """The result of the work, done in turns with that of others; None if it was not over in time."""
         loop = asyncio.get_running_loop()
         deadline = None if seconds is None else self._clock() + seconds
-        while True:
-            is_over, result = await loop.run_in_executor(self._readers, one_step, work)
-            if is_over:
-                return result  # type: ignore[return-value]  # what the generator returned
-            if deadline is not None and self._clock() >= deadline:
-                work.close()
-                return None  # type: ignore[return-value]  # only for work without a result
+        try:
+            while True:
+                is_over, result = await loop.run_in_executor(self._readers, one_step, work)
+                if is_over:
+                    return result  # type: ignore[return-value]  # what the generator returned
+                if deadline is not None and self._clock() >= deadline:
+                    work.close()
+                    return None  # type: ignore[return-value]  # only for work without a result
+        finally:
+            # As in the service: of work that nobody waits for any more the slice under way is the last to hold it.
+            del work
 
     # The views ----------------------------------------------------------------------------------------------------
 

@@ -342,6 +342,144 @@ def test_a_reader_that_left_keeps_no_file_on_the_disk(tmp_path: Path, monkeypatc
         store.close()
 
 
+class Gate:
+    """Holds back every slice of the views once it is shut, behind what the slice did."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.held, self._open = threading.Event(), threading.Event()
+        self._open.set()
+        self._step = view_service.one_step
+        monkeypatch.setattr(view_service, "one_step", self)
+        monkeypatch.setattr(views, "STEP_S", 0.0)
+
+    def __call__(self, work: Any) -> tuple[bool, Any]:
+        found = self._step(work)
+        if not self._open.is_set():
+            self.held.set()
+            assert self._open.wait(60)
+        return found
+
+    def shut(self) -> None:
+        self._open.clear()
+
+    def open(self) -> None:
+        self._open.set()
+
+
+def tasks_of_one_job(made: Served, first: int = 0) -> None:
+    made.put(*(numbered(2, first=first, key=f"/u/j/{task}:0", producer=f"p{task}") for task in range(3)))
+
+
+def test_a_view_that_is_being_opened_is_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view_service, "MAX_VIEWS", 1)
+    monkeypatch.setattr(view_service, "OPEN_S", 60.0)
+    gate = Gate(monkeypatch)
+
+    async def body(made: Served) -> None:
+        made.put(numbered(3))
+        gate.shut()
+        try:
+            opening = asyncio.create_task(made.open("/u/j/0:0", substring="line"))
+            assert await asyncio.to_thread(gate.held.wait, 60)
+            with pytest.raises(RpcError) as caught:
+                await made.open("/u/j/0:0")
+        finally:
+            gate.open()
+        assert caught.value.code == "too_many_views"
+        assert (await opening).state.lines == 3
+
+    served(tmp_path, body)
+
+
+@pytest.mark.parametrize("leaves", [True, False], ids=["the opener leaves", "it is closed"])
+def test_a_view_that_nobody_can_use_is_searched_no_further_and_keeps_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaves: bool
+) -> None:
+    monkeypatch.setattr(view_service, "OPEN_S", 60.0 if leaves else 0.0)
+    gate = Gate(monkeypatch)
+
+    async def body(made: Served) -> None:
+        tasks_of_one_job(made)
+        (file,) = made.store.files
+        gate.shut()
+        try:
+            opening = asyncio.create_task(made.open("/u/j", match_scope=PREFIX, substring="line"))
+            assert await asyncio.to_thread(gate.held.wait, 60)
+            if leaves:
+                opening.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await opening
+            else:
+                close = logs_pb2.CloseLogViewRequest(view_id=(await opening).view_id)
+                await made.service.close_log_view(close.SerializeToString())
+            assert len(made.service) == 0
+            del opening
+            await asyncio.sleep(0)  # what was cancelled hears of it
+        finally:
+            gate.open()
+        await asyncio.to_thread(made.pool.shutdown)
+        made.store.roll()
+        assert await asyncio.to_thread(made.store.sealed.wait, 60)
+        await asyncio.to_thread(Upkeep(made.store).tend)
+        assert not file.path.exists(), "it became a segment"
+
+    gc.disable()  # what it alone finds may wait for hours
+    try:
+        served(tmp_path, body)
+    finally:
+        gc.enable()
+
+
+def test_what_changes_a_view_is_done_once_although_who_asked_first_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch)
+
+    async def body(made: Served) -> None:
+        tasks_of_one_job(made)
+        opened = await made.open("/u/j", match_scope=PREFIX)
+        slices: list[object] = []
+        submit = made.pool.submit
+
+        def counted(*what: Any) -> Any:
+            slices.append(what)
+            return submit(*what)
+
+        monkeypatch.setattr(made.pool, "submit", counted)
+
+        async def twice(ask: Callable[[], Awaitable[T]]) -> T:
+            """Asks again while a slice for somebody who left is still under way."""
+            gate.held.clear()
+            gate.shut()
+            first = asyncio.ensure_future(ask())
+            try:
+                assert await asyncio.to_thread(gate.held.wait, 60)
+                first.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await first
+                before = len(slices)
+                second = asyncio.ensure_future(ask())
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                assert len(slices) == before, "two would work at the same place of one view"
+            finally:
+                gate.open()
+            return await second
+
+        hit = await twice(lambda: made.find(opened.view_id, substring="line"))
+        assert (hit.total, hit.complete) == (6, True)
+        tasks_of_one_job(made, first=2)
+        await twice(lambda: made.read(opened.view_id, 0, 100))
+        made.now += 1.0
+        await made.read(opened.view_id, 0, 100)
+        page = await made.read(opened.view_id, 0, 100)
+        assert sorted((line.line.key, line.line.data) for line in page.lines) == [
+            (f"/u/j/{task}:0", f"line {number}") for task in range(3) for number in range(4)
+        ]
+
+    served(tmp_path, body)
+
+
 def test_the_store_says_how_it_is(tmp_path: Path) -> None:
     async def run() -> logs_pb2.GetStoreHealthResponse:
         store = Store(tmp_path)
