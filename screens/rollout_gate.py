@@ -18,6 +18,7 @@ from textual.widgets import Button, Input, Static
 
 from iris_core.model.text import one_line
 from iris_core.procedures.events import STOP
+from iris_tui.keymap import ESCAPE
 from iris_tui.widgets.line_input import LineInput
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class GatePanel(VerticalScroll):
     GatePanel Button:focus { text-style: bold reverse; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", show=False),
+        Binding(ESCAPE, "leave", show=False),
         Binding("right", "button(1)", show=False),
         Binding("left", "button(-1)", show=False),
         Binding("down", "app.focus_next", show=False),
