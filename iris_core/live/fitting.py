@@ -21,12 +21,14 @@ def fit(
 ) -> list[tuple[ColumnSpec[Any], int]]:
     """Choose which columns fit into `width` cells and how wide each is, `gap` cells between them.
 
-    Columns are hidden by descending `hide` until the rest fits at its minimum. Of what is left, columns without a share of it get what they
+    Columns are hidden by descending `hide` until the rest fits at its minimum; then those of them that nothing stands in, as far as others
+    would be cut for their sake. Of what is left, columns without a share of it get what they
     need first, up to their maximum, because a time or a state is no use when it is cut; then the flexible ones by share, as far as they need
     it; then those that need more than their maximum; the rest goes to the last flexible column.
 
     Args:
-        needs: Cells of the widest text that is seen, by column; None = not known, and every column grows to its maximum.
+        needs: Cells of the widest text that is seen, by column, 0 = every row that is seen has nothing there, and one that is not in it is
+            not known; None = nothing is known, and every column grows to its maximum.
     """
     shown = list(columns)
 
@@ -38,17 +40,30 @@ def fit(
         if not candidates:
             break
         shown.remove(max(candidates, key=lambda column: column.hide))
-    widths = {column.id: column.min_width for column in shown}
-    spare = max(width - needed(), 0)
-    flexible = [column for column in shown if column.flex]
     if needs is None:
-        spare = _grow([column for column in shown if not column.flex], widths, _most(shown), spare)
+        widths = {column.id: column.min_width for column in shown}
+        spare = _grow([c for c in shown if not c.flex], widths, _most(shown), max(width - needed(), 0))
+        flexible = [column for column in shown if column.flex]
         _share(flexible, widths, {column.id: column.max_width or width for column in flexible}, spare)
         return [(column, widths[column.id]) for column in shown]
     # A heading has a mark behind it where rows are sorted by it.
     heading = {c.id: min(len(c.title) + (c.sort is not None), c.max_width or width) for c in shown}
     wanted = {c.id: max(needs.get(c.id, 0), heading[c.id]) for c in shown}
     bounded = {column.id: min(wanted[column.id], column.max_width or width) for column in shown}
+
+    def cut() -> bool:
+        """Whether a column that has no share of what is left would not get what it needs."""
+        least = (min(c.min_width, wanted[c.id]) if c.flex else max(c.min_width, bounded[c.id]) for c in shown)
+        return sum(least) + gap * max(len(shown) - 1, 0) > width
+
+    idle = [column for column in shown if column.hide and needs.get(column.id) == 0]
+    while idle and cut():
+        column = max(idle, key=lambda column: column.hide)
+        idle.remove(column)
+        shown.remove(column)
+    widths = {column.id: column.min_width for column in shown}
+    spare = max(width - needed(), 0)
+    flexible = [column for column in shown if column.flex]
     for column in flexible:
         # Its minimum is kept free for texts; where there are none, somebody else has a use for it.
         spare += max(widths[column.id] - wanted[column.id], 0)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from textual.geometry import Size
 from textual.message import Message
 
-from iris_core.live.columns import ColumnSpec, Tone
+from iris_core.live.columns import NOTHING, ColumnSpec, Tone
 from iris_core.live.fitting import fit
 from iris_tui.drawing import Run, cut_runs, padded, strip_of, width_of
 from iris_tui.keymap import bindings
@@ -105,7 +105,7 @@ class VirtualTable(ActionHost, Scrolled, Painted, can_focus=True, inherit_bindin
         self._fitted: list[tuple[ColumnSpec[Any], int]] = []
         self._fitted_for = -1
         self._needs: dict[str, int] = {}
-        """Cells that the widest text seen takes, by column."""
+        """Cells that the widest text seen takes, by column; 0 where nothing stands in it."""
         self._needs_of: tuple[ColumnSpec[Any], ...] = ()
         self._measured: dict[str, int] = {}
         """Version of each row that was measured."""
@@ -297,8 +297,12 @@ class VirtualTable(ActionHost, Scrolled, Painted, can_focus=True, inherit_bindin
         """Learn what these rows need; whether the columns have other widths for it, and all was drawn anew."""
         if len(self._measured) > _MOST_MEASURED:
             self._measured.clear()
-        # Of one width only, a column needs no measure.
-        elastic = [column for column in self.view.columns if column.flex or column.max_width != column.min_width]
+        # Of one width only, a column needs no measure once something stands in it.
+        elastic = [
+            column
+            for column in self.view.columns
+            if column.flex or column.max_width != column.min_width or (column.hide and not self._needs.get(column.id))
+        ]
         grown = False
         for name in names:
             row = self.store.get(name)
@@ -306,8 +310,9 @@ class VirtualTable(ActionHost, Scrolled, Painted, can_focus=True, inherit_bindin
                 continue
             self._measured[name] = row.version
             for column in elastic:
-                need = width_of(self.view.cells(row, column.id, _WIDEST, self.now_ms))
-                if need > self._needs.get(column.id, 0):
+                cell = self.view.cells(row, column.id, _WIDEST, self.now_ms)
+                need = 0 if len(cell) == 1 and cell[0].text == NOTHING else width_of(cell)
+                if need > self._needs.get(column.id, -1):
                     self._needs[column.id] = need
                     grown = True
         if not grown:

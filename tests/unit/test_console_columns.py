@@ -166,6 +166,19 @@ def test_a_column_of_dashes_leaves_its_room_to_the_one_beside_it() -> None:
     assert told["reason"] == 120 - 4 - 24 - 24 - told["state"] - told["time"]
 
 
+def test_a_column_that_nothing_stands_in_is_hidden_where_another_would_be_cut_for_it() -> None:
+    columns = pick(TASKS, ("task_id", "exit", "preemptions", "memory", "worker", "reason"))
+    needs = {"task_id": 20, "exit": 13, "worker": 18, "reason": 60, "preemptions": 0, "memory": 0}
+    assert set(widths_of(columns, 20 + 13 + 7 + 8 + 18 + 12 + 5, needs)) == set(needs), "all fit"
+    tight = widths_of(columns, 20 + 13 + 8 + 18 + 12 + 4, needs)
+    assert "preemptions" not in tight and tight["exit"] == 13 and tight["worker"] == 18, "the first to go suffices"
+    assert not {"preemptions", "memory"} & set(widths_of(columns, 70, needs))
+    told = widths_of(columns, 20 + 13 + 8 + 18 + 12 + 4, needs | {"preemptions": 1})
+    assert "preemptions" in told and "memory" not in told, "what says something stays"
+    unknown = widths_of(columns, 74, {name: cells for name, cells in needs.items() if cells})
+    assert {"preemptions", "memory"} <= set(unknown), "nothing is hidden before a row was seen"
+
+
 def test_a_time_is_not_cut_for_the_sake_of_numbers_that_are_short() -> None:
     columns = pick(USERS, ("user", "limit", "spent", "utilisation", "max_band", "effective_band", "updated"))
     needs = {"user": 8, "limit": 9, "spent": 5, "utilisation": 4, "max_band": 11, "effective_band": 11, "updated": 19}

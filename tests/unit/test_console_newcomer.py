@@ -100,6 +100,21 @@ async def test_a_name_is_not_cut_beside_a_column_that_has_nothing_to_say() -> No
 
 
 @pytest.mark.asyncio
+async def test_an_exit_is_not_cut_beside_a_column_of_dashes_and_that_one_comes_when_it_holds_something() -> None:
+    client = sample(FakeClock())
+    killed = task("/ada/train-llama", 0, "KILLED", now_ms=client.now_ms, worker_id="tpu-v5e-0012", exit_code=143)
+    killed.error = "killed by SIGTERM (sender unknown), after it had been told to end"
+    client.put(killed)
+    async with console(client) as rig:
+        rig.app.run_command("tasks worker:v5e")
+        await rig.until(lambda: " 143 (SIGTERM) " in body(rig) and " tpu-v5e-0012 " in body(rig))
+        assert " PREEMPT " not in body(rig)
+        killed.preemption_count = 3
+        client.put(killed)
+        await rig.until(lambda: " PREEMPT " in body(rig))
+
+
+@pytest.mark.asyncio
 async def test_an_attempt_that_cannot_be_marked_in_the_tree_says_where_it_can() -> None:
     async with console() as rig:
         await rig.row("/ada/train-llama")
