@@ -13,7 +13,7 @@ from iris_core.live.wording import NOTHING, Tone, age, band_text, job_tone, reso
 from iris_core.model.bands import band_label
 from iris_core.model.resources import format_cpu, format_size
 from iris_core.model.states import JOB_TERMINAL, TERMINAL, job_label, task_label
-from iris_core.model.text import one_line
+from iris_core.model.text import counted, one_line
 from iris_tui.drawing import Run
 from iris_tui.widgets.chart import Chart, Unit
 from iris_tui.widgets.pane import Pane
@@ -75,7 +75,7 @@ def job_facts(job: pb.JobStatus, glyphs: Glyphs, now_ms: int, callout: str) -> R
         ],
         [
             *(Run(drawn[name] * cells, _BAR_TONES[name]) for name, cells in share_cells(shares, BAR)),
-            Run(f" {job.num_tasks:,} task{'' if job.num_tasks == 1 else 's'}: {counts}"),
+            Run(f" {counted(job.num_tasks, 'task')}: {counts}"),
             Run(f"  failures {job.failure_count:,}", Tone.WARN if job.failure_count else Tone.DIM),
             Run(f"  preemptions {job.preemption_count:,}", Tone.WARN if job.preemption_count else Tone.DIM),
         ],

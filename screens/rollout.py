@@ -184,7 +184,7 @@ class RolloutScreen(RolloutActs, ConsoleScreen):
         self.pane.set_status(Status(State.READY))
         first = self.console.keymap.first
         keys = (first("rollout.begin"), first("rollout.resume"))
-        self.text.show(words.landing(found.candidates, found.known, found.unreadable, fault or found.fault, keys))
+        self.text.show(list(words.landing(found, fault, keys)))
 
     def _draw_one(self, known: Known | None, driving: Driving | None, fault: str) -> None:
         self.pane.update_title([Run(f"Rollout {one_line(self.shown)}")])

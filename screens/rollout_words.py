@@ -16,10 +16,9 @@ from iris_core.procedures.rollout_watch import DURATION_S
 from iris_tui.drawing import Run
 
 if TYPE_CHECKING:
-    from iris_core.cli.rollout_runs import Known, Unreadable
     from iris_core.procedures.journal import Record
-    from iris_core.procedures.rollout_scope import Candidate
     from iris_tui.pages import Lines
+    from screens.rollout_reads import Landing
 
 _TONES: Final = {
     "passed": Tone.GOOD,
@@ -136,47 +135,31 @@ def numbers(sample: dict[str, Any]) -> dict[str, float | None]:
 # --- before there is one -------------------------------------------------------------------------------------------------
 
 
-def landing(
-    candidates: Sequence[Candidate],
-    known: Sequence[Known],
-    unreadable: Sequence[Unreadable],
-    fault: str,
-    keys: tuple[str, str],
-) -> Lines:
-    """What could be taken, what was begun, and what to do; `keys` begin one and go on with one."""
-    return list(_landing(candidates, known, unreadable, fault, keys))
-
-
-def _landing(
-    candidates: Sequence[Candidate],
-    known: Sequence[Known],
-    unreadable: Sequence[Unreadable],
-    fault: str,
-    keys: tuple[str, str],
-) -> Iterator[tuple[str, Tone]]:
+def landing(found: Landing, fault: str, keys: tuple[str, str]) -> Iterator[tuple[str, Tone]]:
+    """What could be taken, what was begun, and what to do; `keys` begin one and go on with one. `fault` is why it is not read anew."""
     yield (
         "A rollout ships the tree around the console's folder to clusters, one after the other, each approved on its own.",
         Tone.PLAIN,
     )
     yield "", Tone.PLAIN
-    if fault:
+    if fault := fault or found.fault:
         yield one_line(fault), Tone.BAD
         yield "", Tone.PLAIN
     yield "Clusters, in the order of a rollout that names none:", Tone.BUSY
-    for number, candidate in enumerate(candidates, 1):
+    for number, candidate in enumerate(found.candidates, 1):
         yield "  " + one_line(f"{number}. {candidate.words()}"), Tone.PLAIN
         if candidate.refusal:
             yield f"     {one_line(candidate.refusal)}", Tone.WARN
-    if not candidates:
+    if not found.candidates:
         yield "  none is known: name one by a file in ~/.config/iris/clusters", Tone.DIM
     yield "", Tone.PLAIN
     yield "Rollouts, the newest first:", Tone.BUSY
-    for one in known:
+    for one in found.known:
         tone = Tone.PLAIN if one.ended else Tone.WAIT
         yield one_line(f"{one.id}  {one.state()}  {','.join(one.clusters)}  by {one.progress.started_by}"), tone
-    for bad in unreadable:
+    for bad in found.unreadable:
         yield one_line(f"{bad.id}  cannot be read: {bad.why}"), Tone.BAD
-    if not known and not unreadable:
+    if not found.known and not found.unreadable:
         yield "  none yet", Tone.DIM
     yield "", Tone.PLAIN
     yield f"{keys[0]} begins one, {keys[1]} goes on with one that was left, :rollout ID shows one.", Tone.DIM

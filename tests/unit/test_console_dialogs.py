@@ -125,12 +125,13 @@ async def test_the_page_of_what_has_ended_offers_no_way_to_end_it(opened: str, s
         rig.app.go(opened, subject)
         await rig.until(lambda: (it := rig.app.console_screen) is not None and it.place[0] == opened and it.is_mounted)
         screen: Any = rig.app.console_screen
-        # A later answer would replace what is changed below.
         await rig.until(lambda: screen.job is not None if opened == "job" else screen.feed.known)
-        known = screen.job if opened == "job" else screen.feed.task
         before, _ = await offered(rig)
-        for row in screen.store.rows.values():
-            row.value.state = TaskState.KILLED
-        known.state = JobState.KILLED if opened == "job" else TaskState.KILLED
+        kept: Any = rig.client.jobs if opened == "job" else rig.client.tasks
+        ended = type(kept[subject])()
+        ended.CopyFrom(kept[subject])
+        ended.state = JobState.KILLED if opened == "job" else TaskState.KILLED
+        rig.client.put(ended)
+        await rig.until(lambda: (screen.job if opened == "job" else screen.feed.task).state == ended.state)
         found, _ = await offered(rig)
         assert before & ALIVE and found and not found & ALIVE
