@@ -18,6 +18,8 @@ from iris_controller.worker.process import CannotStart, Exit, resolve
 from iris_core.model.resources import Device
 from iris_core.wire.gen.iris.v1 import common_pb2, worker_pb2
 
+PORTS, ONE_PORT = 20_990, 20_985
+"""Below what the kernel gives to connections that go out, and to workers: nothing else of these tests takes one."""
 WORDS = ["--controller", "http://127.0.0.1:10000", "--worker-id", "w1", "--cache-dir", "/tmp/x"]
 
 # Options ----------------------------------------------------------------------------------------------------------
@@ -134,15 +136,15 @@ def test_a_virtual_environment_comes_first_on_the_path() -> None:
 
 
 def test_reserved_ports_are_distinct_and_come_back() -> None:
-    first = ports.reserve(["a", "b"], first=39_990, last=39_993)
-    second = ports.reserve(["c", "d"], first=39_990, last=39_993)
+    first = ports.reserve(["a", "b"], first=PORTS, last=PORTS + 3)
+    second = ports.reserve(["c", "d"], first=PORTS, last=PORTS + 3)
     numbers = [*first.numbers.values(), *second.numbers.values()]
-    assert len(set(numbers)) == 4 and all(39_990 <= number <= 39_993 for number in numbers)
+    assert len(set(numbers)) == 4 and all(PORTS <= number <= PORTS + 3 for number in numbers)
     with pytest.raises(ports.NoPort, match="no free port"):
-        ports.reserve(["e"], first=39_990, last=39_993)
+        ports.reserve(["e"], first=PORTS, last=PORTS + 3)
     first.release()
     first.release()
-    third = ports.reserve(["e", "f"], first=39_990, last=39_993)
+    third = ports.reserve(["e", "f"], first=PORTS, last=PORTS + 3)
     assert set(third.numbers.values()) == set(first.numbers.values())
     second.release()
     third.release()
@@ -151,11 +153,11 @@ def test_reserved_ports_are_distinct_and_come_back() -> None:
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
 def test_a_port_that_somebody_listens_on_is_not_given(address: str) -> None:
     with socket.socket() as listener:
-        listener.bind((address, 39_985))
+        listener.bind((address, ONE_PORT))
         listener.listen()
         with pytest.raises(ports.NoPort):
-            ports.reserve(["a"], first=39_985, last=39_985)
-    ports.reserve(["a"], first=39_985, last=39_985).release()
+            ports.reserve(["a"], first=ONE_PORT, last=ONE_PORT)
+    ports.reserve(["a"], first=ONE_PORT, last=ONE_PORT).release()
 
 
 # Outcomes ---------------------------------------------------------------------------------------------------------
