@@ -57,11 +57,12 @@ class Feasibility:
 
     def _has_workers(self, demand: Demand) -> bool:
         """Whether the workers that are there, all of them idle, could host one task, or the whole gang."""
-        places: Counter[str | int | float | None] = Counter()
-        for worker in self._model.workers.values():
-            if _hosts(worker, demand):
-                places[worker.attributes.get(demand.group_by) if demand.gang else None] += 1
-        return max(places.values(), default=0) >= (demand.count if demand.gang else 1)
+        hosts = (worker for worker in self._model.workers.values() if _hosts(worker, demand))
+        if not demand.gang:
+            return any(True for _ in hosts)
+        # Workers that have no such attribute share nothing.
+        places = Counter(w.attributes[demand.group_by] for w in hosts if demand.group_by in w.attributes)
+        return max(places.values(), default=0) >= demand.count
 
 
 def _hosts(worker: Worker, demand: Demand) -> bool:

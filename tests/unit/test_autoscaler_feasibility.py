@@ -56,6 +56,16 @@ def test_a_worker_of_no_group_counts_too_and_an_answer_is_kept_for_a_while_only(
     assert known.doubts(gang, 1) == [] and known.doubts(gang, 2)
 
 
+def test_workers_without_the_attribute_that_a_gang_shares_are_no_group() -> None:
+    w = World()
+    known = Feasibility(w.model, [group()])
+    for name in ("a", "b", "c"):
+        w.add_worker(name)
+    w.change_worker("c", attributes={"rack": "r1"})
+    assert known.doubts(job_spec(1, group_by="rack"), 1) == []
+    assert known.doubts(job_spec(1, group_by="rack"), 2), "one of them has a rack, two have none"
+
+
 def test_a_fleet_without_scale_groups_is_not_judged() -> None:
     assert Feasibility(World().model, []).doubts(job_spec(10_000), 1) == []
 
