@@ -97,6 +97,7 @@ class Scan:
         self._left_out = ""
         # Forward: all up to it was looked at. Tail: all from it on.
         self._edge = self._start = self._high if query.tail else query.cursor
+        self._goal = self._low if query.tail else self._high - 1  # then all was looked at, however late it is
         self._work: Generator[None, None, None] = self._backward() if query.tail else self._forward()
 
     def step(self, seconds: float) -> bool:
@@ -104,7 +105,7 @@ class Scan:
         until = time.monotonic() + seconds
         for _ in self._work:
             now = time.monotonic()
-            if now >= self._deadline and self._edge != self._start:
+            if now >= self._deadline and self._edge not in (self._start, self._goal):
                 self._left_out = self._left_out or self._why_unfinished()
                 return True
             if now >= until:

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from iris_core.cli.log_lines import Joiner, Line, TimeOrder
+from iris_core.cli.log_reader import lasting_reasons
 from iris_core.cli.reads import Patience
 from iris_core.contracts import ConnectFailed, RpcFailed
 
@@ -70,6 +71,7 @@ class Follower:
         self._patience = Patience(diagnostics, f"{subject.id} goes on", clock=clock, sleep=sleep)
         self._store_silent = False
         self._said = ""
+        self._lost: set[str] = set()
         self._began = clock()
         self._explain_at = self._began + SILENT_WORD_S
         self.cursor = 0
@@ -111,6 +113,7 @@ class Follower:
             return None
         self._store_silent = False
         self.cursor = answer.cursor
+        self._say_lost(answer)
         now = self._clock()
         self._spoke = self._spoke or bool(answer.entries)
         for entry in sorted(answer.entries, key=lambda entry: entry.seq):
@@ -118,6 +121,13 @@ class Follower:
             if line is not None:
                 self._order.push(line, now)
         return answer
+
+    def _say_lost(self, answer: FetchLogsResponse) -> None:
+        """Says why lines will never be shown, each reason once: whoever follows sees no other account."""
+        for reason in lasting_reasons(answer, is_cut=answer.cursor < answer.last_seq):
+            if reason not in self._lost:
+                self._lost.add(reason)
+                self._diagnostics.warn(f"lines of {self._subject.id} may be missing: {reason}")
 
     def _show(self) -> None:
         now = self._clock()

@@ -49,9 +49,11 @@ class Account:
     notes: list[str] = field(default_factory=list)
     """How it was searched, where that is worth a word."""
 
-    def take(self, answer: FetchLogsResponse) -> None:
-        """What an answer says of the search."""
+    def take(self, answer: FetchLogsResponse, *, is_cut: bool) -> None:
+        """What an answer says of the search; `is_cut` as in `lasting_reasons`."""
         self.scanned += answer.scanned
+        for reason in lasting_reasons(answer, is_cut=is_cut):
+            self.add_reason(reason)
         self.unshipped_since_ms = answer.unshipped_since_ms
         self.notes.extend(note for note in answer.notes if note not in self.notes)
 
@@ -60,6 +62,11 @@ class Account:
         for part in reason.split("; "):
             if part and part not in self.reasons:
                 self.reasons.append(part)
+
+
+def lasting_reasons(answer: FetchLogsResponse, *, is_cut: bool) -> list[str]:
+    """Why lines that match are missing for good. `is_cut`: the answer's first reason is why it is a page, and the next one goes on."""
+    return answer.capped_reason.split("; ")[is_cut:] if answer.capped else []
 
 
 class LogReader:
@@ -123,7 +130,7 @@ class LogReader:
         while True:
             wanted = count + slack - read.lines
             answer = self.fetch(before=before, max_lines=min(wanted, PAGE_LINES), tail=True)
-            account.take(answer)
+            account.take(answer, is_cut=bool(answer.from_seq))
             if not before:
                 account.cursor, account.matched = answer.cursor, answer.matched
             entries.extend(answer.entries)
@@ -132,11 +139,9 @@ class LogReader:
             before = answer.from_seq
             if not before or read.lines >= count + slack or held >= MOST_HELD:
                 break
+        account.exact = not before and not account.reasons
         if before:
-            account.exact = False
             entries = self._completed(entries)
-        elif answer.capped:
-            account.add_reason(answer.capped_reason)
         lines = ordered(entries)
         ends = [place for place, line in enumerate(lines) if not line.goes_on]
         account.matched = max(account.matched, len(ends))
@@ -147,7 +152,7 @@ class LogReader:
             account.more = True
         elif before or len(kept) < len(lines):
             account.more = True
-            account.reasons.insert(0, f"the last {count:,} lines were asked for")
+            account.reasons.insert(0, f"the last {_asked(count)}")
         return kept, account
 
     def _completed(self, entries: list[StoredLine]) -> list[StoredLine]:
@@ -175,7 +180,8 @@ class LogReader:
         while True:
             before = read.lines - len(joiner.last_parts())
             answer = self.fetch(cursor=account.cursor, max_lines=min(count - read.lines, PAGE_LINES))
-            account.take(answer)
+            is_over = answer.cursor >= answer.last_seq
+            account.take(answer, is_cut=not is_over)
             account.cursor = answer.cursor
             read.take(answer.entries)
             # A line that waits for its end is among those that this answer counts.
@@ -184,7 +190,6 @@ class LogReader:
                 line = joiner.push(entry)
                 if line is not None:
                     order.push(line)
-            is_over = answer.cursor >= answer.last_seq
             if read.lines >= count or is_over:
                 break
             for line in order.take_until(order.latest_ms - DISORDER_MS if self._several else order.latest_ms):
@@ -200,7 +205,12 @@ class LogReader:
         for line in order.take_all():
             account.shown += not line.goes_on
             yield line
-        if not is_over or answer.capped:
-            account.exact = False
-            account.more = not is_over
-            account.add_reason(answer.capped_reason or f"the first {count:,} lines were asked for")
+        account.exact = is_over and not account.reasons
+        if not is_over:
+            account.more = True
+            unsearched = "" if account.matched > read.lines else ", and what follows was not searched"
+            account.reasons.insert(0, f"the first {_asked(count)}{unsearched}")
+
+
+def _asked(count: int) -> str:
+    return "line was asked for" if count == 1 else f"{count:,} lines were asked for"

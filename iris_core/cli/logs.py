@@ -223,9 +223,10 @@ def show(session: Session, target: Any, options: LogOptions, *, children: bool =
             _let_go(reader)
     if isinstance(sink, Saver):
         _say_saved(session, sink, options)
-    if options.follow and not options.tail and options.context is None:
-        # Whatever is behind the first lines is what is followed.
-        account.reasons.clear()
+    if options.follow and not options.tail and options.context is None and account.more:
+        # Whatever is behind the first lines is what is followed; what is lost stays lost.
+        account.more = False
+        del account.reasons[0]
     say_left_out(session, options, account)
     if options.follow:
         try:
@@ -330,7 +331,7 @@ def say_left_out(session: Session, options: LogOptions, account: Account) -> Non
         total = f"{account.matched:,}" if account.exact else f"at least {account.matched:,}"
         lines = f"{account.shown:,} of {total} matching lines are shown"
     else:
-        lines = f"{lines}, more match"
+        lines = f"{lines}, more may match"
     hint = "; --max-lines N shows more" + (", --no-tail the first ones" if options.tail else "")
     session.diagnostics.note(f"{lines} {why}{hint}")
 

@@ -311,6 +311,13 @@ def test_a_search_that_ran_out_of_time_says_so_and_can_go_on(store: Store) -> No
     assert seqs == set(range(1, 2001))
 
 
+def test_a_search_that_saw_everything_was_not_stopped_however_late_it_is(store: Store) -> None:
+    put(store, numbered(10))
+    for tail in (False, True):
+        answer = fetch(store, "/u", match_scope=PREFIX, regex=".$", max_seconds=0.0, tail=tail)
+        assert (answer.shown, answer.capped_reason, answer.from_seq) == (10, "", 0)
+
+
 def test_a_gap_that_a_search_cannot_see_into_is_said(store: Store) -> None:
     put(store, numbered(5))
     put(store, numbered(5, first=1005, at_ms=NOW_MS + 100))

@@ -1,0 +1,96 @@
+"""What is lost, removed or damaged is said of a whole read, however many answers that takes, and why a read ended is said in its own words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from iris_controller.finelog import query
+from iris_controller.finelog.reader import Scan
+from iris_controller.finelog.store import Store
+from tests.unit.cli_world import T0, World
+from tests.unit.finelog_world import batch, put
+from tests.unit.test_finelog_damage import overwrite, records_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsRequest, FetchLogsResponse
+
+KEY = "/u/j/0:0"
+ANSWER_BYTES = 6_000
+"""About thirty lines an answer."""
+
+
+def stored(world: World, folder: Path, damaged: int) -> Iterator[str]:
+    """300 lines behind a log store whose answers are small, and what it says of the record in that file which it has lost."""
+    store = Store(folder, file_limit=3000)
+    for group in range(30):
+        texts = [f"line {number}" for number in range(group * 10, group * 10 + 10)]
+        put(store, batch(texts, key=KEY, first=group * 10, at_ms=T0 + group * 10, incarnation=T0))
+    store.close()
+    path = sorted(folder.glob("wal-*.log"))[damaged]
+    lost = records_of(path)[1]
+    overwrite(path, lost.start, b"\0" * (lost.end - lost.start))
+    store = Store(folder, file_limit=3000)
+
+    def answer(request: FetchLogsRequest) -> FetchLogsResponse:
+        scan = Scan(store, query.parse(request), max_bytes=ANSWER_BYTES, max_seconds=60.0)
+        while not scan.step(1.0):
+            pass
+        return scan.answer()
+
+    world.client.answer("FetchLogs", answer)
+    yield f"lines with seq {lost.first_seq} to {lost.last_seq} are lost to damage on disk"
+    store.close()
+
+
+@pytest.fixture(params=[1, -2], ids=["in the first answer", "in the last answer"])
+def said(request: pytest.FixtureRequest, world: World, tmp_path: Path) -> Iterator[str]:
+    yield from stored(world, tmp_path / "store", request.param)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.job("/u/j", "succeeded", num_tasks=1, finished_at_ms=T0)
+    world.task("/u/j/0", "succeeded")
+    return world
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "",
+        "--no-tail",
+        "--save FILE",
+        "--regex line",
+        "--no-tail --regex line",
+        "-f --no-tail",
+        "-f --no-tail --max-lines 40",
+    ],
+)
+def test_what_is_lost_is_said_once_however_many_answers_a_read_takes(
+    world: World, tmp_path: Path, said: str, words: str
+) -> None:
+    done = world.cli("job", "logs", "/u/j", *words.replace("FILE", str(tmp_path / "saved")).split())
+    assert done.code == 0
+    assert done.err.count(said) == 1, done.err
+    lines = (tmp_path / "saved").read_text() if "--save" in words else done.out
+    assert lines.count("line ") == 290
+    assert len(world.client.called("FetchLogs")) > 5
+    assert "one answer holds" not in done.err and "more match" not in done.err
+
+
+@pytest.mark.parametrize("count", [1, 20, 100])
+def test_a_read_that_ends_where_it_was_told_to_says_what_it_was_told(
+    world: World, tmp_path: Path, said: str, count: int
+) -> None:
+    """The last of its answers was asked for the few lines that were left."""
+    asked = "line was" if count == 1 else f"{count} lines were"
+    for word, which in (("--no-tail", "first"), ("--tail", "last")):
+        done = world.cli("job", "logs", "/u/j", word, "--max-lines", str(count))
+        assert done.out.count("line ") == count
+        assert f"(the {which} {asked} asked for" in done.err, done.err
