@@ -15,8 +15,10 @@ gate is open. Must never send anything that was not planned and confirmed.
 
 from __future__ import annotations
 
+import asyncio
 import shlex
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.client.context import ClientContext
@@ -42,6 +44,8 @@ SHOWN_CHANGES: Final = 3
 PAGED_FROM: Final = 9
 """Requests from which on their progress is shown on a page."""
 FREEZE: Final = "gate"
+SILENT_S: Final = 3.0
+"""After so long without an answer it is said that there is none yet, so that nobody asks once more."""
 
 
 def start(
@@ -67,7 +71,10 @@ async def change(
             store.freeze(FREEZE)
         try:
             try:
-                plan = await make(session.client, row.method, requests, tier=action.tier)
+                async with _told_of_silence(
+                    console, session, f"{verb}: the controller has not answered yet what it would do"
+                ):
+                    plan = await make(session.client, row.method, requests, tier=action.tier)
             except IrisError as error:
                 _say_error(console, verb, error)
                 return None
@@ -112,6 +119,22 @@ def command_of(action: Action, session: Session, plan: Plan, names: Sequence[str
         words = shlex.join(redact_argv(list(value))) if isinstance(value, (list, tuple)) else str(value)
         text = text.replace(f"{{{name}}}", words)
     return text
+
+
+@asynccontextmanager
+async def _told_of_silence(console: IrisApp, session: Session, words: str) -> AsyncIterator[None]:
+    """Say these words if what is done meanwhile takes long; "" = say nothing."""
+
+    async def later() -> None:
+        await session.clock.sleep(SILENT_S)
+        console.say(words, severity="warning")
+
+    telling = asyncio.ensure_future(later()) if words else None
+    try:
+        yield
+    finally:
+        if telling is not None:
+            telling.cancel()
 
 
 def _store(console: IrisApp) -> RowStore[Any] | None:
@@ -243,15 +266,18 @@ async def _carry_out(
         for outcome in outcomes:
             told(outcome)
     else:
-        outcomes = await carry_out(
-            session.client,
-            plan,
-            context,
-            confirm=decision.typed,
-            timeout_s=float(fields.get("timeout_s", row.timeout_s)),
-            told=told,
-            retry_s=RETRY_S,
-        )
+        paged = len(plan.requests) >= PAGED_FROM
+        words = "" if paged else f"{operation.title}: no answer yet, :results shows what becomes of it"
+        async with _told_of_silence(console, session, words):
+            outcomes = await carry_out(
+                session.client,
+                plan,
+                context,
+                confirm=decision.typed,
+                timeout_s=float(fields.get("timeout_s", row.timeout_s)),
+                told=told,
+                retry_s=RETRY_S,
+            )
     operation.results.extend(Result(name, False, f"left out: {one_line(why)}") for name, why in plan.skipped)
     operation.finished = True
     return outcomes

@@ -225,3 +225,31 @@ def test_old_operations_go_and_it_is_said() -> None:
     lines = [text for text, _ in kept.lines()]
     assert len(kept) == KEPT and lines[0].endswith(f"Cancel {KEPT + 2} on lab: 0 done")
     assert lines[-1] == "3 earlier ones are not kept; the audit log has them"
+
+
+# --- a controller that does not answer -------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_it_is_said_while_nothing_is_answered_and_not_once_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    async with console() as rig:
+        monkeypatch.setattr(rig.app, "say", lambda text, **_: said.append(text))
+        await rig.row("/cleo/sweep-lr")
+        rig.client.freeze("Plan")
+        await rig.keys("x", "c")
+        await rig.until(lambda: rig.client.called("Plan"))
+        rig.clock.advance(changes.SILENT_S)
+        await rig.until(lambda: said == ["Cancel: the controller has not answered yet what it would do"])
+        rig.client.thaw()
+        await rig.until(lambda: isinstance(rig.app.screen, GateScreen) and rig.app.screen.focused is not None)
+        rig.client.freeze("TerminateJob")
+        await rig.keys("right", "enter")
+        await rig.until(lambda: rig.client.called("TerminateJob"))
+        rig.clock.advance(changes.SILENT_S)
+        await rig.until(lambda: said[1:] == ["Cancel /cleo/sweep-lr: no answer yet, :results shows what becomes of it"])
+        rig.client.thaw()
+        await rig.until(lambda: len(said) == 3)
+        rig.clock.advance(2 * changes.SILENT_S)
+        await rig.pilot.pause()
+        assert said[2:] == ["Cancel /cleo/sweep-lr: 1 job ended"], "who was answered is told nothing more"
