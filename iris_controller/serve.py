@@ -53,6 +53,7 @@ from iris_controller.timers import Timers
 from iris_core.live.clock import SystemClock
 from iris_core.model.namespaces import TASK_EVENT
 from iris_core.model.states import ACTIVE
+from providers.local import last_checkpoint
 from providers.local.machines import LocalMachines
 from providers.objects import open_store
 
@@ -110,6 +111,8 @@ class Controller:
         interpreter.raise_descriptor_limit()
         self.state.acquire()
         self._opened.append(self.state.release)
+        if not options.dry_run:
+            await asyncio.to_thread(self._forget_last)
         remote = open_store(options.remote_state_dir)
         deployed = "" if options.dry_run or options.embedded else release.tree()
         wish = Wish(options.fresh, options.checkpoint, options.dry_run, options.take_over, deployed)
@@ -159,7 +162,15 @@ class Controller:
         )
         services.register(self.router)
         self.keeping = Keeping(
-            options, self.state, opened, self.loop, services.once, remote, self._stop_acting, self.request_stop
+            options,
+            self.state,
+            opened,
+            self.loop,
+            services.once,
+            remote,
+            self._stop_acting,
+            self.request_stop,
+            self.boot_id,
         )
         self._opened.append(self.keeping.let_go)
         self.keeping.register(self.router)
@@ -191,6 +202,13 @@ class Controller:
         self._announce()
         self._proving = asyncio.create_task(self._prove(self.probation, deployed), name="probation")
         self._proving.add_done_callback(self._proved)
+
+    def _forget_last(self) -> None:
+        """What this controller will change is in no earlier one's last checkpoint."""
+        try:
+            last_checkpoint.forget(self.state.path)
+        except OSError as error:
+            raise StateDirError(f"the state directory {self.state.path} cannot be written: {error.strerror}") from error
 
     def _take_logs_over(self) -> None:
         try:

@@ -43,6 +43,7 @@ class Keeping:
         remote: ObjectStore,
         stop_acting: Callable[[], Awaitable[None]],
         stop: Callable[[], None],
+        boot_id: str,
     ) -> None:
         owner: Owner | None = None
         self._fence: Fence | None = None
@@ -64,6 +65,7 @@ class Keeping:
             claim=self._fence.claimed if self._fence is not None else None,
             dry_run=options.dry_run,
             stop=None if options.embedded else stop,
+            boot_id=boot_id,
         )
 
     def register(self, router: Router) -> None:

@@ -23,6 +23,7 @@ from iris_controller.children import Child
 from iris_controller.rpc.errors import RpcError, unavailable
 from iris_controller.rpc.once import Once, remember
 from iris_core.wire.gen.iris.v1 import checkpoints_pb2, watch_rows_pb2
+from providers.local import last_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -69,6 +70,7 @@ class Checkpoints:
         claim: asyncio.Event | None = None,
         dry_run: bool = False,
         stop: Callable[[], None] | None = None,
+        boot_id: str = "",
     ) -> None:
         self._loop = loop
         self._database = state.database
@@ -83,6 +85,8 @@ class Checkpoints:
         self._claim = claim
         self._dry_run = dry_run
         self._stop = stop
+        self._state_dir = state.path
+        self._boot_id = boot_id
         self._ending = False
         """The last one was taken, and this controller ends: no other one follows, and nothing is taken in again."""
         self._taking = asyncio.Lock()
@@ -130,7 +134,13 @@ class Checkpoints:
             raise RpcError("CANCELLED", "the caller went away; the controller goes on", code="cancelled")
         log.info("ending after the checkpoint %s", made.checkpoint_path)
         self._ending = True
-        self._stop()
+        try:
+            # For whoever asked and does not hear the answer; from here on there is no way but the end.
+            await asyncio.to_thread(last_checkpoint.note, self._state_dir, self._boot_id, made.checkpoint_path)
+        except OSError as error:
+            log.warning("that this was the last checkpoint is not written down: %s", error)
+        finally:
+            self._stop()
         return made
 
     async def run(self) -> None:

@@ -71,7 +71,6 @@ def target_of(
         restore_hint=found.restore_hint,
         command=shlex.join([session.program, *session.argv]),
         secrets=found.require_secrets,
-        newest=lambda: newest(store),
         newest_whole=lambda passed_over: newest_whole(store, passed_over),
         saved=lambda path: saved(store, path),
         lost=lambda path: lost(session, saved(store, path, whole=False)),
@@ -81,15 +80,6 @@ def target_of(
 def now_ms() -> int:
     """Epoch ms."""
     return time.time_ns() // 1_000_000
-
-
-def newest(store: ObjectStore) -> Saved | None:
-    """The newest valid checkpoint of a remote state dir. Raises IrisError."""
-    from iris_core.cli.beside import load
-
-    for found in load("iris_controller.checkpoint.restore").newest_first(store, []):
-        return _as_saved(store, found)
-    return None
 
 
 def newest_whole(store: ObjectStore, passed_over: list[str]) -> Saved | None:

@@ -22,6 +22,8 @@ class ControllerStatus:
         release: What it was started from, "" = not known.
         boot_id: Of the controller that serves, "" while none does.
         failures: How often in a row it ended by itself since it was started, or since it last served for a while.
+        ended_boot: Only while none runs: the boot that ended last, if it ended after a last checkpoint; "" = it did not, or that is not known.
+        last_checkpoint: Of `ended_boot`: the checkpoint after which it changed nothing.
     """
 
     running: bool
@@ -31,6 +33,8 @@ class ControllerStatus:
     release: str = ""
     boot_id: str = ""
     failures: int = 0
+    ended_boot: str = ""
+    last_checkpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,16 @@ class Moves(RecordMoves):
 
         return self._stopping(do, 0.0)
 
+    async def _stopped_by_us(self) -> World:
+        """As `_stopped`, of a controller that serves: between its end and the word of its keeper it is neither."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + LOST_ANSWER_S
+        while (status := await to_thread(self._t.host.status)).running:
+            if status.boot_id or loop.time() >= deadline:
+                return World.NOT_DONE
+            await asyncio.sleep(LOOK_S)
+        return World.DONE
+
     def _stopping(self, do: Callable[[], Awaitable[str]], timeout_s: float) -> Mutation:
         async def boot() -> str:
             return (await to_thread(self._t.host.status)).boot_id
@@ -131,7 +141,7 @@ class Moves(RecordMoves):
             return ""
 
         return self._mutation(
-            "stop", "stop the controller", self.stopping, do, self._stopped,
+            "stop", "stop the controller", self.stopping, do, self._stopped_by_us,
             result=nothing_said, generation=boot if self._boot else None, timeout_s=timeout_s + ENDING_S + 60,
         )  # fmt: skip
 
@@ -222,14 +232,22 @@ class Moves(RecordMoves):
 
         return Evidence(id="schema", title="the database of both releases", gather=gather)
 
-    def newest(self, id_: str) -> Evidence:
-        """The path of the newest checkpoint with a valid manifest, "" = there is none."""
+    def ended_with(self) -> Evidence:
+        """The path of the checkpoint that the controller of this boot ended with, as it has noted beside its database.
+
+        Any other one, however new, may lack what was taken in after it. Raises StepFailed: it ended without one, or that is not known.
+        """
 
         async def gather(report: Report) -> str:
-            found = await to_thread(self._t.newest)
-            return found.path if found is not None else ""
+            found = await to_thread(self._t.host.status)
+            if not found.last_checkpoint or found.ended_boot != self._boot:
+                raise IrisError(
+                    f"the answer of the controller that was stopped is lost, and which checkpoint it ended with is not known: {found.detail}",
+                    hint="restart again",
+                )
+            return found.last_checkpoint
 
-        return Evidence(id=id_, title="the newest checkpoint", gather=gather)
+        return Evidence(id="ended-with", title="the checkpoint that the controller ended with", gather=gather)
 
     def newest_whole(self, id_: str) -> Evidence:
         """The newest checkpoint of which all can be read: {"path", "age_ms", "passed_over"}; path "" = there is none.

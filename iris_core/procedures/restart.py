@@ -88,8 +88,7 @@ async def _restart(target: Target, skip_checkpoint: bool, timeout_s: float) -> P
         last = yield (moves.stop_plainly() if skip_checkpoint else moves.stop(timeout_s))
         so.reached = "stopped"
         if not last and not skip_checkpoint:
-            found = yield moves.newest("last-saved")  # its answer was lost: what it wrote last is there
-            last = found if found != so.checkpoint else ""
+            last = yield moves.ended_with()  # its answer was lost; without that one nothing new is started
         if last:
             so.checkpoint, so.whole = last, True
             yield moves.name_last(last)

@@ -68,7 +68,6 @@ class Target:
         restore_hint: How a checkpoint is put back by hand, of its path.
         command: The command line that does the same.
         secrets: Resolves every secret that the controller needs from here. Raises IrisError: one cannot be had.
-        newest: The newest checkpoint with a valid manifest, None if there is none.
         newest_whole: The newest one of which all was read and found to be right, None if there is none; the list gets a line for each
             newer one, which is not.
         saved: The checkpoint of that path, found to be whole. Raises IrisError: it is not.
@@ -89,7 +88,6 @@ class Target:
     restore_hint: Callable[[str], str]
     command: str
     secrets: Callable[[], None] = _nothing
-    newest: Callable[[], Saved | None] = _nothing
     newest_whole: Callable[[list[str]], Saved | None] = _none_whole
     saved: Callable[[str], Saved] = _named
     lost: Callable[[str], Lost] = _no_count

@@ -19,6 +19,8 @@ class FakeHost:
         self.release = release
         self.running = True
         self.boot = 1
+        self.last_checkpoint = ("", "")
+        """As a controller notes it when it ends: its boot, and the checkpoint after which it changed nothing."""
         self.calls: Counter[str] = Counter()
         self.effects: list[str] = []
         """What changed, in order."""
@@ -56,8 +58,12 @@ class FakeHost:
 
     def status(self) -> ControllerStatus:
         self._begin("status")
-        url = "http://fake:10000" if self.running else ""
-        return ControllerStatus(self.running, url, 1, self.release, self.release, self.boot_id)
+        if not self.running:
+            boot, checkpoint = self.last_checkpoint
+            return ControllerStatus(
+                False, "", 1, self.release, self.release, ended_boot=boot, last_checkpoint=checkpoint
+            )
+        return ControllerStatus(True, "http://fake:10000", 1, self.release, self.release, self.boot_id)
 
     def stage(self, release: str) -> None:
         """Put a release where it can be started."""
@@ -77,6 +83,7 @@ class FakeHost:
         self.release = release
         self.running = True
         self.boot += 1
+        self.last_checkpoint = ("", "")
         self.on_start(release)
         self._end(f"start {release}", kind)
 

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from iris_core.contracts import ControllerStatus, ControllerUnhealthy, IrisError, StagedRelease
 from providers.local.cluster import ending, held
 from providers.local.controller_keeper import RECORD, STOP_S, machine_boot
+from providers.local.last_checkpoint import noted
 from providers.local.processes import Known, kept_environment, read_record
 from providers.said import as_error
 
@@ -168,7 +169,9 @@ class LocalControllerHost:
             if held(self.state_dir):
                 return ControllerStatus(True, "", 0, f"{self.state_dir} is held by one that was started by hand")
             how = "it was stopped" if record.get("state") == "stopped" else "it does not run"
-            return ControllerStatus(False, "", 0, how if record else "it was never started here", release)
+            detail = how if record else "it was never started here"
+            boot, checkpoint = noted(self.state_dir)
+            return ControllerStatus(False, "", 0, detail, release, ended_boot=boot, last_checkpoint=checkpoint)
         if record.get("state") == "waiting":
             last = str(record.get("last", ""))
             return ControllerStatus(True, "", 0, f"it ended {last} and is started again", release, failures=failures)

@@ -68,6 +68,8 @@ class World:
         self.probation = False
         self.refuse_build, self.refuse_save, self.refuse_stop, self.refuse_secrets = "", "", "", ""
         self.answer_lost = False
+        self.notes = True
+        """A controller notes which checkpoint it ends with."""
         self.marks = True
         """A boot can write that a rollback is done."""
 
@@ -122,6 +124,7 @@ class World:
             self.work(row)
         path = self.save()
         if stop:
+            self.host.last_checkpoint = (self.host.boot_id, path) if self.notes else ("", "")
             self.host.running = False
             self.host.effects.append("ended")
         if stop and self.answer_lost:
@@ -138,10 +141,6 @@ class World:
     def secrets(self) -> None:
         if self.refuse_secrets:
             raise IrisError(self.refuse_secrets)
-
-    def newest(self) -> Saved | None:
-        paths = sorted(self.checkpoints, key=lambda path: int(path.rpartition("/")[2]))
-        return self.saved(paths[-1]) if paths else None
 
     def newest_whole(self, passed_over: list[str]) -> Saved | None:
         for path in sorted(self.checkpoints, key=lambda path: -int(path.rpartition("/")[2])):
@@ -165,7 +164,7 @@ class World:
             freeze=lambda: SourceTree(NEW, self.folder, "main", "c0ffee", "Mend it", ("a.py",)),
             build=self.build, schema=lambda release: self.schemas[release], running=lambda: {"running": 3},
             checkpoint=self.checkpoint, restore_hint=lambda path: f"restore {path}", command="cluster controller restart",
-            secrets=self.secrets, newest=self.newest, newest_whole=self.newest_whole, saved=self.saved, lost=self.lost,
+            secrets=self.secrets, newest_whole=self.newest_whole, saved=self.saved, lost=self.lost,
         )  # fmt: skip
 
     async def run(

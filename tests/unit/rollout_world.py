@@ -105,10 +105,12 @@ class FakeCluster:
 
     def checkpoint(self, stop: bool, timeout_s: float) -> str:
         self.saved += 1
+        path = f"{self.store.url}/controller-state/{10 + self.saved}"
         if stop:
+            self.host.last_checkpoint = (self.host.boot_id, path)
             self.host.running = False
             self.host.effects.append("ended")
-        return f"{self.store.url}/controller-state/{10 + self.saved}"
+        return path
 
     def build(self, tree: SourceTree) -> str:
         if self.refuse_build:

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from iris_core.contracts import ControllerHost, ControllerUnhealthy, IrisError, StagedRelease
 from providers.local.controller_host import LocalControllerHost
 from providers.local.controller_keeper import RECORD, Keeper, begun
+from providers.local.last_checkpoint import FILE, forget, note
 from providers.local.processes import Known, kept_environment, read_record, start_time
 
 HOME = Path(__file__).resolve().parents[2]
@@ -122,6 +124,16 @@ def test_a_release_is_started_in_a_session_of_its_own_recorded_and_ended(place: 
     assert (stopped.running, stopped.detail, stopped.release) == (False, "it was stopped", "r1")
     assert start_time(healthy.pid) is None
     host.stop()  # nothing to end is no error
+    assert (stopped.ended_boot, stopped.last_checkpoint) == ("", "")
+    note(place.state, healthy.boot_id, "gs://b/controller-state/7")
+    stopped = host.status()
+    assert (stopped.ended_boot, stopped.last_checkpoint) == (healthy.boot_id, "gs://b/controller-state/7")
+    for torn in ("", "[]", '{"boot_id": 7, "checkpoint": "x"}', '{"boot_id": "7"}'):
+        (place.state / FILE).write_text(torn)
+        assert (host.status().ended_boot, host.status().last_checkpoint) == ("", ""), torn
+    forget(place.state)
+    forget(place.state)
+    assert host.status() == replace(stopped, ended_boot="", last_checkpoint="")
 
 
 def test_a_controller_that_dies_is_started_again_and_one_that_ends_by_itself_is_not(place: Place) -> None:

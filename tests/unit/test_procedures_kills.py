@@ -101,3 +101,6 @@ async def test_it_goes_on_to_the_same_end(memory: Path, name: str) -> None:
             wanted, rollback_checkpoint="", updated_at_ms=0
         ), number
         assert bool(found.rollback_checkpoint) == bool(wanted.rollback_checkpoint), number
+        if name == "committed":
+            last = world.checkpoints[found.rollback_checkpoint].rows
+            assert last == world.database.rows, f"{number}: it is the one that the controller ended with"

@@ -313,19 +313,61 @@ async def test_a_lost_answer_is_looked_for_and_the_last_checkpoint_is_named(tmp_
     assert len(world.checkpoints) == 2 and found.rollback_checkpoint == max(world.checkpoints)
 
 
-async def test_a_last_checkpoint_that_is_not_there_is_never_taken_for_the_whole(tmp_path: Path) -> None:
+@pytest.mark.parametrize("of", ["nobody", "an earlier boot"])
+async def test_a_newer_checkpoint_than_the_first_is_not_taken_for_the_one_that_the_controller_ended_with(
+    tmp_path: Path, of: str
+) -> None:
+    """It took one from time to time, took in more, and was gone: nobody heard what it ended with."""
     world = World(tmp_path, migrates=True)
-    world.answer_lost = True
     world.host.unhealthy.add(NEW)
-    save = world.save
-    world.save = lambda: save() if not world.checkpoints else ""  # type: ignore[method-assign]
+    take = world.checkpoint
+
+    def cut_off(stop: bool, timeout_s: float) -> str:
+        if not stop:
+            return take(stop, timeout_s)
+        periodic = world.save()
+        assert world.work("after the periodic one")
+        world.host.running = False
+        if of == "an earlier boot":
+            world.host.last_checkpoint = ("boot-0", periodic)
+        raise ConnectFailed("the connection broke")
+
+    world.checkpoint = cut_off  # type: ignore[method-assign]
     outcome = await world.run()
-    assert outcome.status is Status.FAILED and "its database is that of r2" in outcome.state
-    assert not world.host.running and not world.restored and "right before the end" in world.database.rows
-    # Going back is a person's choice then, and the gate says what is not known.
-    outcome = await world.run(back=True, procedure="person")
+    assert outcome.status is Status.ROLLED_BACK and "nothing was lost" in outcome.state
+    assert "which checkpoint it ended with is not known" in outcome.state and "restart again" in outcome.next
+    assert f"start {NEW}" not in world.host.effects and not world.restored
+    assert (world.host.release, world.host.running, world.free) == (OLD, True, True)
+    assert world.record == BEFORE and "after the periodic one" in world.database.rows
+    # What it says to do works.
+    world.host.unhealthy.clear()
+    world.checkpoint = take  # type: ignore[method-assign]
+    assert (
+        await world.run(procedure="again")
+    ).status is Status.DONE and "after the periodic one" in world.database.rows
+
+
+async def test_a_controller_that_notes_no_last_checkpoint_is_started_again_and_nothing_new_runs(tmp_path: Path) -> None:
+    """An older release notes none."""
+    world = World(tmp_path, migrates=True)
+    world.answer_lost, world.notes = True, False
+    outcome = await world.run()
+    assert outcome.status is Status.ROLLED_BACK and "is not known" in outcome.state
+    assert world.host.release == OLD and world.host.running and "right before the end" in world.database.rows
+    assert not world.restored and world.record == BEFORE and f"start {NEW}" not in world.host.effects
+
+
+async def test_going_back_by_hand_to_a_checkpoint_that_was_not_the_last_says_that_nobody_knows_what_that_drops(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, migrates=True)
+    saved = world.save()
+    assert world.work("later")
+    world.store.put(record.RECORD, RolloutRecord(Phase.PENDING, NEW, OLD, saved, 5).to_json())
+    world.host.release, world.host.running = NEW, False
+    outcome = await world.run(back=True)
     assert any("what was done after it is lost" in line for line in world.asked[-1]["effects"])
-    assert outcome.status is Status.DONE and world.host.release == OLD
+    assert outcome.status is Status.DONE and world.host.release == OLD and world.restored == [saved]
 
 
 async def test_a_stop_that_may_have_happened_is_never_called_untouched(tmp_path: Path) -> None:
