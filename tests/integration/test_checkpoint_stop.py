@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from contextlib import suppress
+import sqlite3
+from collections import Counter
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,8 @@ from iris_core.client.aio import GrpcAsyncClient
 from iris_core.config.cluster import parse_config
 from iris_core.contracts import ConnectFailed, RpcFailed
 from iris_core.wire.gen.iris.v1 import checkpoints_pb2, common_pb2
+from providers.fake.worker import run_on, succeed
+from providers.local.last_checkpoint import noted
 from tests.integration.controller_rig import Rig, connect, launch_request, rig
 from tests.unit.checkpoint_world import table_hashes
 
@@ -47,6 +52,25 @@ async def refused(r: Rig, prefix: str) -> tuple[int, Any]:
     raise AssertionError("nothing was refused")
 
 
+def answered(database: Path) -> Counter[str]:
+    """How many requests of each method a database says were carried out."""
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+        return Counter(str(row[0]) for row in connection.execute("SELECT method FROM request_ids"))
+
+
+async def seen_by_the_next(options: ServeOptions) -> None:
+    """Another controller on the same state has removed the note by the time it serves; one that only looks leaves it."""
+    before = noted(options.state_dir)
+    for looks in (True, False):
+        controller = Controller(replace(options, dry_run=looks))
+        await controller.start()
+        try:
+            assert noted(options.state_dir) == (before if looks else ("", ""))
+        finally:
+            await controller.stop()
+            await controller.finelog.stop()
+
+
 @pytest.mark.asyncio
 async def test_a_controller_that_is_to_end_changes_nothing_after_its_last_checkpoint_and_goes_on_if_that_fails(
     tmp_path: Path,
@@ -60,7 +84,11 @@ async def test_a_controller_that_is_to_end_changes_nothing_after_its_last_checkp
     client = connect(controller)
     r = Rig(controller, client)
     try:
-        async with r.worker("w1"):
+        async with r.worker("w1", run_on) as worker:
+            running = (await r.launch("/u/running")).job_id
+            await r.until_state(running, common_pb2.JOB_STATE_RUNNING)
+            (uid,) = worker.seen
+            worker.script = succeed
             first = (await r.launch("/u/first")).job_id
             # It cannot be written: what waited meanwhile is done, and jobs run as before.
             remote.mkdir(exist_ok=True)
@@ -72,6 +100,7 @@ async def test_a_controller_that_is_to_end_changes_nothing_after_its_last_checkp
             # The caller gives up: nothing has ended.
             with pytest.raises((RpcFailed, ConnectFailed)):
                 await last_checkpoint(client, timeout_s=1.0)
+            assert noted(controller.state.path) == ("", ""), "it goes on: no checkpoint is its last"
             second = (await r.launch("/u/second")).job_id
             await r.until_state(second, common_pb2.JOB_STATE_SUCCEEDED)
 
@@ -79,6 +108,8 @@ async def test_a_controller_that_is_to_end_changes_nothing_after_its_last_checkp
             code, error = await refused(r, "during")
             assert code == 503 and error["code"] == "held", error
             assert int(error["retry_after_ms"]) > 0
+            # A task ends meanwhile: its worker keeps that for the next controller.
+            worker.report([worker.observation(uid, common_pb2.TASK_STATE_SUCCEEDED, exit_code=0, log_lines=0)])
             # Another caller of the same who gives up before its turn lets nothing in that is in no checkpoint.
             with pytest.raises((RpcFailed, ConnectFailed)):
                 await last_checkpoint(client, timeout_s=1.0)
@@ -99,7 +130,11 @@ async def test_a_controller_that_is_to_end_changes_nothing_after_its_last_checkp
     restore.unpack(restore.find(made.checkpoint_path), tmp_path / "copy")
     same = table_hashes(tmp_path / "copy", but=("meta", "request_ids"))
     assert same == table_hashes(controller.state.database, but=("meta", "request_ids"))
-    assert not controller.failed and made.job_count >= 2
+    assert answered(controller.state.database) - answered(tmp_path / "copy") == Counter(BeginCheckpoint=1)
+    assert not controller.failed and made.job_count >= 3
+    # Whoever did not hear the answer finds what it ended with, until the next one takes the state over.
+    assert noted(controller.state.path) == (controller.boot_id, made.checkpoint_path)
+    await seen_by_the_next(options)
     shutil.rmtree(tmp_path / "copy", ignore_errors=True)
 
 
