@@ -27,6 +27,8 @@ MAX_FILES = 1_000
 MAX_FILE_BYTES = 16 << 20
 MAX_INLINE_FILE = 10 * 1024
 """Work directory files larger than this are kept as blobs beside the bundles (control-plane §1.8)."""
+MAX_PORTS = 100
+"""More would leave a host without ports for the others: a request that no host can meet fails on one after the other."""
 MAX_RETRIES = 10_000
 MAX_MS = 365 * 24 * 3_600_000
 DEFAULT_PREEMPTION_RETRIES = 100
@@ -231,6 +233,8 @@ def _check_command(request: controller_pb2.LaunchJobRequest) -> None:
         raise invalid("entrypoint.run_command.argv", "the command line is longer than 1 MiB")
     if any("\0" in word for word in argv):
         raise invalid("entrypoint.run_command.argv", "the command line contains a NUL character")
+    if len(request.ports) > MAX_PORTS:
+        raise invalid("ports", f"{len(request.ports)} ports, at most {MAX_PORTS} are allowed")
     for name in request.ports:
         if not PORT_NAME.fullmatch(name):
             raise invalid("ports", f"port name {name!r} is not letters, digits and _")

@@ -312,8 +312,9 @@ def fetcher(url: str, token_file: Path | None) -> Callable[[str], AsyncIterator[
                 async for message in call:
                     yield message.chunk
         except grpc.aio.AioRpcError as error:
-            away = error.code().name in _AWAY
-            raise CannotFetch(f"{error.code().name}: {error.details()}", away=away) from None
+            name = error.code().name
+            gone = name == "NOT_FOUND"
+            raise CannotFetch(f"{name}: {error.details()}", away=name in _AWAY, gone=gone) from None
 
     return fetch
 

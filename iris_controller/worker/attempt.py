@@ -8,6 +8,7 @@ outcome, because an attempt that ends without one would hold its capacity for ev
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import signal
@@ -19,7 +20,7 @@ from iris_controller.worker.archive import Refused
 from iris_controller.worker.bundles import Bundles, CannotFetch
 from iris_controller.worker.config import GRACE_S, now_ms, reason
 from iris_controller.worker.output import Output
-from iris_controller.worker.process import CannotStart, Child, Exit, ProcessSet, spawn
+from iris_controller.worker.process import NOT_EXECUTABLE, CannotStart, Child, Exit, ProcessSet, resolve, spawn
 from iris_controller.worker.records import AttemptRecord
 from iris_core.model.quantities import format_size
 from iris_core.wire.gen.iris.v1 import common_pb2, worker_pb2
@@ -41,6 +42,8 @@ LEFTOVER_S = 1.0
 """Between TERM and KILL for what the main process left behind."""
 DRAIN_S = 5.0
 _STUCK_S = 10.0
+_NAMES = frozenset({errno.ELOOP, errno.ENAMETOOLONG})
+"""Faults of the names that a job gave, which no other machine would take either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +157,14 @@ class Attempt:
         except Refused as error:
             raise _End(outcome.refused(str(error))) from None
         except (CannotFetch, ports.NoPort) as error:
+            if isinstance(error, CannotFetch) and error.gone:
+                # One job whose bundle is gone must not have one machine after the other excluded.
+                raise _End(outcome.refused(f"cannot stage the {what}: {error}; submit the job again")) from None
             raise _End(outcome.machine_fault(f"cannot stage the {what}: {error}")) from None
         except OSError as error:
             _log.warning("cannot stage the %s of %s: %s (%s)", what, self.key, reason(error), error.filename)
-            raise _End(outcome.machine_fault(f"cannot stage the {what}: {reason(error)}")) from None
+            blame = outcome.refused if error.errno in _NAMES else outcome.machine_fault
+            raise _End(blame(f"cannot stage the {what}: {reason(error)}")) from None
         self._check_stop()
 
     def _prepare(self, bundle: Path | None, blobs: Mapping[str, Path], scripts: list[str]) -> None:
@@ -195,9 +202,15 @@ class Attempt:
         self._check_stop()
         self._output.write("setup", f"[iris setup] step {step}/{steps}")
         try:
-            ended = await self._process(["bash", str(self.folders.script(step))], ("setup",))
+            # This machine's own, wherever the job's PATH leads: without it the machine is at fault, and never the job.
+            bash = resolve(["bash"], {"PATH": environment.machine_path(self._host.environ)}, self.folders.workdir)
+            ended = await self._process([bash, str(self.folders.script(step))], ("setup",))
         except CannotStart as error:
-            raise _End(outcome.machine_fault(f"cannot run setup step {step}/{steps}: {error}")) from None
+            text = f"cannot run setup step {step}/{steps}: {error}"
+            if error.exit_code == NOT_EXECUTABLE:
+                # It is there and can be run, but not with the job's variables: they are too large.
+                raise _End(outcome.not_started(text, NOT_EXECUTABLE)) from None
+            raise _End(outcome.machine_fault(text)) from None
         # What a step leaves running belongs to the attempt and may serve its command; its output is read on.
         self._output.catch_up()
         if self._acted and self._stop is not None:

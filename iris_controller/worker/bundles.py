@@ -29,11 +29,13 @@ _ID = re.compile(r"[0-9a-f]{64}")
 
 
 class CannotFetch(Exception):
-    """The bundle can not be had; the message says why. `away` = nobody answered, which may be over in a moment."""
+    """The bundle can not be had; the message says why. `away` = nobody answered, which may be over in a moment; `gone` = no other
+    host would get it either."""
 
-    def __init__(self, message: str, *, away: bool = False) -> None:
+    def __init__(self, message: str, *, away: bool = False, gone: bool = False) -> None:
         super().__init__(message)
         self.away = away
+        self.gone = gone
 
 
 class Fetch(Protocol):
@@ -70,11 +72,17 @@ class Bundles:
             task.exception()  # every asker got it; when all were stopped meanwhile, nobody did
 
     async def _download(self, bundle_id: str, path: Path) -> Path:
+        arrived: set[str] = set()
         for left in reversed(range(_TRIES)):
             chunks = await self._patiently(bundle_id)
-            if await asyncio.to_thread(_store, path, chunks, bundle_id):
+            digest = await asyncio.to_thread(_store, path, chunks, bundle_id)
+            if digest == bundle_id:
                 return path
+            arrived.add(digest)
             _log.warning("bundle %s arrived damaged, %d more tries", bundle_id, left)
+        # The same wrong bytes each time were not damaged on the way, nor by this host.
+        if len(arrived) == 1:
+            raise CannotFetch("the bundle is damaged where the controller keeps it", gone=True)
         raise CannotFetch("the bundle arrives damaged")
 
     async def _patiently(self, bundle_id: str) -> list[bytes]:
@@ -106,12 +114,13 @@ def _touch(path: Path) -> bool:
     return True
 
 
-def _store(path: Path, chunks: list[bytes], bundle_id: str) -> bool:
+def _store(path: Path, chunks: list[bytes], bundle_id: str) -> str:
+    """Keeps what has the right hash. Returns the hash that it has. Raises OSError."""
     digest = hashlib.sha256()
     for chunk in chunks:
         digest.update(chunk)
     if digest.hexdigest() != bundle_id:
-        return False
+        return digest.hexdigest()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _make_room(path.parent, sum(map(len, chunks)))
     temporary = path.with_suffix(".part")
@@ -122,7 +131,7 @@ def _store(path: Path, chunks: list[bytes], bundle_id: str) -> bool:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    return True
+    return bundle_id
 
 
 def _make_room(folder: Path, size: int) -> None:

@@ -30,10 +30,15 @@ def port_variable(name: str) -> str:
     return PORT_PREFIX + re.sub(r"[^A-Z0-9]", "_", name.upper())
 
 
+def machine_path(host: Mapping[str, str]) -> str:
+    """Where this machine's own programs are, whatever a job says."""
+    return host.get("PATH", DEFAULT_PATH)
+
+
 def build(host: Mapping[str, str], job: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
     """The variables of an attempt. A job may set `IRIS_PORT_<NAME>`; of the other names that we set, ours win."""
     env = {name: host[name] for name in HOST_NAMES if name in host}
-    env.setdefault("PATH", DEFAULT_PATH)
+    env["PATH"] = machine_path(host)
     env.update(DEFAULTS)
     env.update(job)
     env.update({name: value for name, value in ours.items() if not (name.startswith(PORT_PREFIX) and name in job)})

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from iris_controller.rpc.launch import MAX_PORTS
 from iris_core.contracts import IrisError, RpcFailed
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2, worker_pb2
 from providers.fake.worker import FakeWorker, run_on
@@ -177,9 +178,10 @@ async def test_a_constraint_that_cannot_be_is_refused(tmp_path: Path, wrong: com
             assert "EQ, NE, EXISTS" in error.hint
 
 
-async def test_ports_that_would_share_a_variable_are_refused(tmp_path: Path) -> None:
+async def test_ports_that_no_host_could_give_are_refused(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         for ports, said in (
+            ([f"p{n}" for n in range(MAX_PORTS + 1)], "101 ports, at most 100 are allowed"),
             (["http", "metrics", "http"], "the ports 'http', asked for twice, would share IRIS_PORT_HTTP"),
             (["http", "HTTP"], "the ports 'http' and 'HTTP' would share IRIS_PORT_HTTP"),
         ):

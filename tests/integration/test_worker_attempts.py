@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -321,6 +322,25 @@ async def test_the_first_failing_setup_step_fails_the_task(tmp_path: Path) -> No
             assert end.error == "uv not found on worker w1: install it or submit with --no-sync"
 
 
+async def test_what_no_machine_could_set_up_is_never_the_machines_fault(tmp_path: Path) -> None:
+    async with running(tmp_path) as (controller, _):
+        own_path = controller.run(["true"], setup=["exit 3"], env={"PATH": "/nowhere"})
+        end = await controller.ended(own_path)
+        assert (end.state, end.exit_code, end.error) == (FAILED, 3, "setup step 1/1 failed: exit code 3")
+        large = controller.run(["true"], setup=["true"], env={"LARGE": "x" * 200_000})
+        end = await controller.ended(large)
+        assert (end.state, end.failure_kind) == (FAILED, worker_pb2.FAILURE_KIND_COMMAND)
+        assert end.error.endswith("argument list too long")
+        bundle = io.BytesIO()
+        with zipfile.ZipFile(bundle, "w") as target:
+            link = zipfile.ZipInfo("loop")
+            link.external_attr = (stat.S_IFLNK | 0o777) << 16
+            target.writestr(link, "loop")
+        loop = controller.run(["true"], bundle=bundle.getvalue(), files={"loop/a/b": b""})
+        end = await controller.ended(loop)
+        assert (end.state, end.failure_kind) == (FAILED, worker_pb2.FAILURE_KIND_UNSPECIFIED), end.error
+
+
 async def test_a_bundle_is_fetched_once_and_unpacked_each_time(tmp_path: Path) -> None:
     async with running(tmp_path) as (controller, worker):
         bundle = zipped(main__hello="hi", top="t" * 300_000)
@@ -344,7 +364,7 @@ async def test_large_files_are_fetched_as_bundles_are_and_lie_over_what_the_bund
         controller.bundles.clear()
         controller.send()
         end = await controller.ended(lost)
-        assert end.state == common_pb2.TASK_STATE_WORKER_FAILED and "cannot stage the work directory" in end.error
+        assert end.state == FAILED and end.error.startswith("cannot stage the work directory: NOT_FOUND")
 
 
 async def test_several_processes_of_a_task_share_its_gpus_and_end_together(tmp_path: Path) -> None:
@@ -374,12 +394,12 @@ async def test_a_bundle_that_cannot_be_had_or_trusted(tmp_path: Path) -> None:
     async with running(tmp_path) as (controller, worker):
         absent = controller.run(["true"], bundle_id="0" * 64)
         end = await controller.ended(absent)
-        assert (end.state, end.failure_kind) == (WORKER_FAILED, worker_pb2.FAILURE_KIND_STAGING)
-        assert "cannot stage the bundle: NOT_FOUND" in end.error
+        assert (end.state, end.failure_kind) == (FAILED, worker_pb2.FAILURE_KIND_UNSPECIFIED)
+        assert "cannot stage the bundle: NOT_FOUND" in end.error and "submit the job again" in end.error
         controller.bundles["1" * 64] = b"not what the id says"
         damaged = controller.run(["true"], bundle_id="1" * 64)
         end = await controller.ended(damaged)
-        assert end.state == WORKER_FAILED and "arrives damaged" in end.error
+        assert end.state == FAILED and "damaged where the controller keeps it" in end.error
         evil = controller.run(["true"], bundle=zipped(**{"../../../../evil": "x"}))
         end = await controller.ended(evil)
         assert end.state == FAILED and "leaves the work directory" in end.error
