@@ -54,12 +54,14 @@ def culprit(job: pb.JobStatus, tasks: Sequence[pb.TaskStatus]) -> pb.TaskStatus 
     A gang mate that was stopped has failed, too, and its log says nothing of why.
     """
     failures = [task for task in tasks if int(task.state) in _FAILED]
+    # A job that would have outlived the failure has the error of a mate.
+    failures = [task for task in failures if int(task.state) != TaskState.COSCHED_FAILED] or failures
     for task in failures:
         # The job of several tasks says which one it was.
         index = task.task_id.rpartition("/")[2]
         if job.error in (task.error, f"task {index}: {task.error}"):
             return task
-    return min(failures, key=lambda task: int(task.state) == TaskState.COSCHED_FAILED, default=None)
+    return failures[0] if failures else None
 
 
 def of_attempt(session: Session, task: pb.TaskStatus, attempt: pb.AttemptStatus) -> RootCause | None:

@@ -117,4 +117,6 @@ def test_the_culprit_is_the_task_that_the_job_names_and_no_mate_that_was_stopped
     assert culprit(pb.JobStatus(error="task 2: exit code 9"), tasks) is first
     assert culprit(pb.JobStatus(error="cancelled"), tasks) is other, "nothing is said: one that failed by itself"
     assert culprit(pb.JobStatus(error="exit code 1"), [other]) is other
+    outlived = pb.JobStatus(error=f"task 0: {mate.error}")
+    assert culprit(outlived, [mate, first]) is first, "a job that outlives one failure has the error of a mate"
     assert culprit(pb.JobStatus(), [done]) is None and culprit(pb.JobStatus(), [mate]) is mate
