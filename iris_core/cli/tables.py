@@ -23,6 +23,9 @@ GAP: Final = "  "
 MOST_CELLS: Final = {"reason": 60, "message": 100}
 """Where a text is cut in tables, whatever the room (cli-auth-logs §1.2, §1.3); `-o wide` shows all of it."""
 
+MOST_PADDED: Final = 400
+"""Where nothing is cut, a cell that is wider than this stands out of its column: to pad all others would make gigabytes of blanks."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -47,9 +50,11 @@ def render(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, headers:
         return ""
     widths = [max(cell_width(row[n]) for row in shown) for n in range(len(columns))]
     room = output.width() if cut else None
-    if room is not None:
+    if room is None:
+        widths = [min(wide, MOST_PADDED) for wide in widths]
+    else:
         widths = _fit(columns, widths, room, ids_too=output.is_terminal())
-    return "".join(_line(row, columns, widths) + "\n" for row in shown)
+    return "".join(_line(row, columns, widths, cut=room is not None) + "\n" for row in shown)
 
 
 def _cell(text: str, column: Column, cut: bool) -> str:
@@ -57,10 +62,10 @@ def _cell(text: str, column: Column, cut: bool) -> str:
     return truncate_cells(line, column.most) if cut and column.most else line
 
 
-def _line(row: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
+def _line(row: Sequence[str], columns: Sequence[Column], widths: Sequence[int], *, cut: bool) -> str:
     cells = []
     for text, column, cells_wide in zip(row, columns, widths, strict=True):
-        kept = truncate_cells(text, cells_wide)
+        kept = truncate_cells(text, cells_wide) if cut else text
         pad = " " * max(cells_wide - cell_width(kept), 0)
         cells.append(pad + kept if column.align == "right" else kept + pad)
     return GAP.join(cells).rstrip()

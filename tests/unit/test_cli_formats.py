@@ -183,6 +183,15 @@ def test_nothing_in_a_cell_steers_the_terminal(cell: str) -> None:
     assert not any(0x7F <= ord(c) <= 0x9F or c in "\u202e\u200b" for c in text)
 
 
+def test_one_long_cell_is_whole_and_pads_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    long = "x" * 100_000
+    text = render([Column("A"), Column("B")], [(long, "end"), *[("short", "end")] * 100])
+    first, *others = text.splitlines()[1:]
+    assert first == f"{long}  end"
+    assert {line.split()[0] for line in others} == {"short"} and max(map(len, others)) < 1_000
+
+
 def test_ids_are_cut_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     columns = [Column("ID", is_id=True), Column("REASON", shrinks=True)]
