@@ -267,8 +267,12 @@ class ListScreen(NamedFilters, Sorting, RowMenu, ConsoleScreen):
         """The pane's state, its title, and the line about the selected row."""
         self.pane.set_status(self.status())
         self.pane.update_title(*self.title_runs())
+        self.detail.show(self.below_runs())
+
+    def below_runs(self) -> list[Run]:
+        """The line below the table."""
         row = self.table.row
-        self.detail.show(self.detail_runs(row) if row is not None else [])
+        return self.detail_runs(row) if row is not None else []
 
     def status(self) -> Status:
         """How complete and how true the list is."""

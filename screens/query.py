@@ -278,6 +278,15 @@ class QueryScreen(QueryActs, QueryWriting, QueryTaking, ListScreen):
         self._sql_title.show(left, [Run("Enter behind ; runs it too ", Tone.DIM)] if not place else [])
         super().show_state()
 
+    def below_runs(self) -> list[Run]:
+        # Why what is shown is not the answer: in the pane's title that is cut where it is narrow, and it stands nowhere else.
+        fault = self._fault
+        if self.result is not None and self.asking:
+            return [Run(f" {self.pane.status.note}", Tone.WAIT)]
+        if self.result is not None and fault is not None:
+            return [Run(f" {one_line(fault.message)}", Tone.BAD), Run(f"  {one_line(fault.hint)}", Tone.DIM)]
+        return super().below_runs()
+
     def empty_words(self) -> tuple[str, ...]:
         return ("The statement gives no rows.",)
 
@@ -337,7 +346,10 @@ class QueryScreen(QueryActs, QueryWriting, QueryTaking, ListScreen):
         if line:
             return [Run(f" All of them: {one_line(line)}", Tone.DIM)]
         return [
-            Run(f" {self._key('query.row')} shows the whole row, {self._key('query.copy_what')} copies of it", Tone.DIM)
+            Run(
+                f" {self._key('query.row')} shows the whole row, {self._key('query.copy_what')} copies a cell or all of it",
+                Tone.DIM,
+            )
         ]
 
     # --- targets -----------------------------------------------------------------------------------------------------

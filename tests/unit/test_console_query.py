@@ -104,6 +104,23 @@ async def test_a_first_statement_that_fails_says_why() -> None:
         assert "only admins may" in rig.screen_text() and "ask one" in rig.screen_text()
 
 
+async def test_why_a_later_statement_has_no_answer_is_to_be_read_in_a_narrow_terminal() -> None:
+    async with queries((80, 24)) as rig:
+        rig.database.names = tuple(f"a_rather_long_column_{number}" for number in range(12))
+        rig.database.rows = [[number for number in range(12)]]
+        await rig.ask()
+        rig.database.error = RpcFailed("INVALID_ARGUMENT", "only one SELECT may be asked")
+        await rig.ask("DELETE FROM tasks")
+        await rig.until(lambda: "only one SELECT may be asked" in rig.screen_text())
+        rig.database.hold()
+        rig.query.do_run()
+        rig.clock.advance(2)
+        await rig.until(lambda: "running for 2s, Esc ends it" in rig.screen_text())
+        rig.database.error = None
+        rig.database.release()
+        await rig.until(lambda: "shows the whole row" in rig.screen_text())
+
+
 async def test_a_running_statement_says_how_long_and_is_ended_with_escape() -> None:
     async with queries() as rig:
         rig.database.hold()
