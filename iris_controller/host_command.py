@@ -29,10 +29,12 @@ from iris_core.model.secret_reference import SecretReference
 from iris_core.procedures.environments import RunningOrBuilt, differing, key_of
 from iris_core.procedures.files import digest_of, held, sync_folder, write_durably
 from iris_core.procedures.releases import LIB, MANIFEST, Releases, in_use, unpack
+from iris_core.procedures.room import require as require_room
 from providers.hosts.systemd import RUNNING, SystemdControllerHost, usable
 from providers.local import worker_restart
 from providers.local.cluster import end_leftovers
 from providers.local.controller_host import LocalControllerHost
+from providers.objects import open_store
 
 CONFIG: Final = "cluster.yaml"
 INCOMING: Final = "incoming"
@@ -87,6 +89,13 @@ class _Host:
             "free_bytes": shutil.disk_usage(there).free,
             "environments": all(importlib.util.find_spec(name) is not None for name in ("venv", "ensurepip")),
         }
+
+    def room(self, request: Request) -> object:
+        """Whether the disks here have room for the next controller; `remote` is the remote state dir as the cluster file has it."""
+        remote = str(request["remote"])
+        folder = getattr(open_store(remote), "folder", None) if remote.startswith("file://") else None
+        require_room(self._root, folder)
+        return None
 
     def secrets(self, request: Request) -> object:
         """Whether the controller will have its secrets here; what they are is not said."""
@@ -319,7 +328,7 @@ def _no_room(folder: Path, error: OSError) -> IrisError:
 
 
 REQUESTS: Final[tuple[str, ...]] = (
-    "probe", "secrets", "status", "start", "stop", "health", "logs", "schema", "offline", "end_leftovers",
+    "probe", "room", "secrets", "status", "start", "stop", "health", "logs", "schema", "offline", "end_leftovers",
     "workers", "restart_workers",
     "have", "receive", "environment", "verify", "install", "load", "releases", "prune",
 )  # fmt: skip

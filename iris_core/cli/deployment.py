@@ -63,6 +63,13 @@ class Deployment:
 
         require(self.config.secrets)
 
+    def require_room(self) -> None:
+        """Sees that the disks that the controller writes to have room for the next one. Raises IrisError."""
+        from iris_core.procedures.room import require
+
+        folder = getattr(self.store(), "folder", None)
+        require(self.root, folder if isinstance(folder, Path) else None)
+
     def place(self) -> str:
         """URL of the remote state dir as it is reached from here. Raises UsageFailed: the file names none."""
         self.store()

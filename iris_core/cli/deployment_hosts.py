@@ -56,6 +56,9 @@ class HostedDeployment(Deployment):
         if wanted:
             self.remote.ask("secrets", wanted=wanted)
 
+    def require_room(self) -> None:
+        self.remote.ask("room", remote=self.config.remote_state_dir)
+
     def place(self) -> str:
         from iris_core.cli.tunnels import place_on_host
 

@@ -70,6 +70,7 @@ def target_of(
         checkpoint=checkpoint,
         restore_hint=found.restore_hint,
         command=shlex.join([session.program, *session.argv]),
+        room=found.require_room,
         secrets=found.require_secrets,
         newest_whole=lambda passed_over: newest_whole(store, passed_over),
         saved=lambda path: saved(store, path),

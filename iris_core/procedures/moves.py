@@ -134,6 +134,14 @@ class Moves(RecordMoves):
         return World.DONE
 
     def _stopping(self, do: Callable[[], Awaitable[str]], timeout_s: float) -> Mutation:
+        async def stop() -> str:
+            # The last moment at which nothing is lost: what was free at the gate may be taken by now.
+            try:
+                await to_thread(self._t.room)
+            except IrisError as error:
+                raise NotStarted(error.message, hint=error.hint) from error
+            return await do()
+
         async def boot() -> str:
             return (await to_thread(self._t.host.status)).boot_id
 
@@ -141,7 +149,7 @@ class Moves(RecordMoves):
             return ""
 
         return self._mutation(
-            "stop", "stop the controller", self.stopping, do, self._stopped_by_us,
+            "stop", "stop the controller", self.stopping, stop, self._stopped_by_us,
             result=nothing_said, generation=boot if self._boot else None, timeout_s=timeout_s + ENDING_S + 60,
         )  # fmt: skip
 

@@ -67,6 +67,7 @@ class Target:
         checkpoint: Has it save its state, and end if told so, within so many seconds; says where.
         restore_hint: How a checkpoint is put back by hand, of its path.
         command: The command line that does the same.
+        room: Looks whether the disks of the controller have room for the next one, and for going back. Raises IrisError: they have not.
         secrets: Resolves every secret that the controller needs from here. Raises IrisError: one cannot be had.
         newest_whole: The newest one of which all was read and found to be right, None if there is none; the list gets a line for each
             newer one, which is not.
@@ -87,6 +88,7 @@ class Target:
     checkpoint: Callable[[bool, float], str]
     restore_hint: Callable[[str], str]
     command: str
+    room: Callable[[], None] = _nothing
     secrets: Callable[[], None] = _nothing
     newest_whole: Callable[[list[str]], Saved | None] = _none_whole
     saved: Callable[[str], Saved] = _named

@@ -31,7 +31,7 @@ class FileStore:
     """Objects as files under `root`, which is made with the first put. Safe for several threads and processes."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root.absolute()
+        self._root = self.folder = root.absolute()
         self.url = f"file://{self._root}"
 
     def put(self, name: str, data: bytes, *, if_generation: str | None = None) -> ObjectInfo:

@@ -67,6 +67,7 @@ class World:
         """Releases that refused to start: the database is newer than they are."""
         self.probation = False
         self.refuse_build, self.refuse_save, self.refuse_stop, self.refuse_secrets = "", "", "", ""
+        self.refuse_room = ""
         self.answer_lost = False
         self.notes = True
         """A controller notes which checkpoint it ends with."""
@@ -138,6 +139,10 @@ class World:
             raise IrisError(self.refuse_build)
         return tree.id
 
+    def room(self) -> None:
+        if self.refuse_room:
+            raise IrisError(self.refuse_room)
+
     def secrets(self) -> None:
         if self.refuse_secrets:
             raise IrisError(self.refuse_secrets)
@@ -164,7 +169,7 @@ class World:
             freeze=lambda: SourceTree(NEW, self.folder, "main", "c0ffee", "Mend it", ("a.py",)),
             build=self.build, schema=lambda release: self.schemas[release], running=lambda: {"running": 3},
             checkpoint=self.checkpoint, restore_hint=lambda path: f"restore {path}", command="cluster controller restart",
-            secrets=self.secrets, newest_whole=self.newest_whole, saved=self.saved, lost=self.lost,
+            room=self.room, secrets=self.secrets, newest_whole=self.newest_whole, saved=self.saved, lost=self.lost,
         )  # fmt: skip
 
     async def run(
