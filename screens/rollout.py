@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 SHORT_ROWS: Final = 34
 TINY_ROWS: Final = 20
+WRITING: Final = frozenset({"rollout.begin", "rollout.resume", "rollout.abort"})
+"""What a console that is read-only does not offer."""
 CHARTS: Final = (
     ("healthy workers", Unit.COUNT),
     ("running tasks", Unit.COUNT),
@@ -147,7 +149,7 @@ class RolloutScreen(RolloutActs, ConsoleScreen):
         version = (
             self.shown, len(known.records) if known is not None else -1, known.driven if known is not None else None,
             None if self.shown else (self.reads.landing.value, self.reads.landing.fault), fault, driving is not None,
-            driving.leaving if driving is not None else False, asked is not None,
+            driving.leaving if driving is not None else False, asked is not None, self.session.read_only,
         )  # fmt: skip
         # A list that was read again is compared once: from then on it is the same object.
         before, self._drawn = self._drawn, version
@@ -183,7 +185,7 @@ class RolloutScreen(RolloutActs, ConsoleScreen):
             return
         self.pane.set_status(Status(State.READY))
         first = self.console.keymap.first
-        keys = (first("rollout.begin"), first("rollout.resume"))
+        keys = (first("rollout.begin"), first("rollout.resume")) if not self.session.read_only else None
         self.text.show(list(words.landing(found, fault, keys)))
 
     def _draw_one(self, known: Known | None, driving: Driving | None, fault: str) -> None:
@@ -232,7 +234,7 @@ class RolloutScreen(RolloutActs, ConsoleScreen):
 
     def idle_actions(self) -> frozenset[str]:
         driving, known = self.driving, self._known
-        idle = set()
+        idle = set(WRITING) if self.session.read_only else set()
         if driving is None or driving.asked is None:
             idle.add("rollout.answer")
         if driving is None:

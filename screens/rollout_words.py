@@ -135,8 +135,11 @@ def numbers(sample: dict[str, Any]) -> dict[str, float | None]:
 # --- before there is one -------------------------------------------------------------------------------------------------
 
 
-def landing(found: Landing, fault: str, keys: tuple[str, str]) -> Iterator[tuple[str, Tone]]:
-    """What could be taken, what was begun, and what to do; `keys` begin one and go on with one. `fault` is why it is not read anew."""
+def landing(found: Landing, fault: str, keys: tuple[str, str] | None) -> Iterator[tuple[str, Tone]]:
+    """What could be taken, what was begun, and what to do. `fault` is why it is not read anew.
+
+    `keys` begin one and go on with one, None = this console is read-only.
+    """
     yield (
         "A rollout ships the tree around the console's folder to clusters, one after the other, each approved on its own.",
         Tone.PLAIN,
@@ -162,4 +165,7 @@ def landing(found: Landing, fault: str, keys: tuple[str, str]) -> Iterator[tuple
     if not found.known and not found.unreadable:
         yield "  none yet", Tone.DIM
     yield "", Tone.PLAIN
+    if keys is None:
+        yield "This console is read-only: it can only look on. :rollout ID shows one, :write allows changes.", Tone.DIM
+        return
     yield f"{keys[0]} begins one, {keys[1]} goes on with one that was left, :rollout ID shows one.", Tone.DIM

@@ -264,11 +264,23 @@ async def test_a_console_that_is_read_only_only_looks_on(world: RolloutWorld) ->
     async with wizard(world, read_only=True, settings=settings) as it:
         await it.open()
         await it.rig.until(lambda: "Rollouts, the newest first" in it.text)
-        assert "F21 begins one, o goes on" in it.text, "the keys are this operator's"
+        await it.rig.until(lambda: "This console is read-only: it can only look on." in it.text)
+        offered = it.screen.keybar
+        await it.rig.until(lambda: "Show all rollouts" in offered.text)
+        assert "Begin a rollout" not in offered.text and "Go on with" not in offered.text
         for command in ("rollout-begin h1", "rollout-resume"):
-            with pytest.raises(Exception, match="read-only"):
+            with pytest.raises(ModelError, match="read-only"):
                 it.rig.app.run_command(command)
-        assert not list(world.folder.glob("*.jsonl"))
+        await it.rig.keys("f21")
+        await it.rig.until(
+            lambda: any("this console is read-only: it can only look on" in n.message for n in it.rig.app._notifications)
+        )
+        assert not it.screen.prompt.is_open and not list(world.folder.glob("*.jsonl"))
+        it.rig.app.run_command("write")
+        await it.rig.until(lambda: "F21 begins one, o goes on" in it.text)
+        await it.rig.until(lambda: "Begin a rollout" in offered.text)
+        await it.rig.keys("f21")
+        await it.rig.until(lambda: it.screen.prompt.is_open)
 
 
 async def test_leaving_stops_at_a_safe_point_and_ending_takes_a_word(world: RolloutWorld) -> None:
