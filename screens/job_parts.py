@@ -86,7 +86,7 @@ def job_facts(job: pb.JobStatus, glyphs: Glyphs, now_ms: int, callout: str) -> R
     if job.error and one_line(job.error) not in callout:
         rows.append([Run("error ", Tone.DIM), Run(one_line(job.error), Tone.BAD)])
     elif job.pending_reason and not over:
-        rows.append([Run("waits for ", Tone.DIM), Run(one_line(job.pending_reason), Tone.WAIT)])
+        rows.append([Run("reason ", Tone.DIM), Run(one_line(job.pending_reason), Tone.WAIT)])
     return rows
 
 
@@ -113,7 +113,7 @@ def task_facts(task: pb.TaskStatus, resources: common_pb2.Resources, now_ms: int
     if task.error:
         rows.append([Run("error ", Tone.DIM), Run(one_line(task.error), Tone.BAD)])
     elif task.pending_reason and not over:
-        rows.append([Run("waits for ", Tone.DIM), Run(one_line(task.pending_reason), Tone.WAIT)])
+        rows.append([Run("reason ", Tone.DIM), Run(one_line(task.pending_reason), Tone.WAIT)])
     return rows
 
 
