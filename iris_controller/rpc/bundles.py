@@ -24,6 +24,8 @@ class Bundles:
         self._store = store
         self._may_write = may_write
         self._known: dict[str, int] = {}
+        # Found to be damaged when they were read: as good as not stored, until they are sent again.
+        self._damaged: set[str] = set()
 
     def register(self, router: Router) -> None:
         router.add("ControllerService/StatBundle", self.stat_bundle)
@@ -32,6 +34,8 @@ class Bundles:
 
     def size(self, bundle_id: str) -> int | None:
         """Bytes of a stored bundle, None when it is not here."""
+        if bundle_id in self._damaged:
+            return None
         known = self._known.get(bundle_id)
         if known is None:
             info = self._store.stat(f"{bundle_id}.zip")
@@ -89,15 +93,27 @@ class Bundles:
                 f"the bundle cannot be stored: {error}", code="bundle_store", retry_after_ms=5_000
             ) from error
         self._known[bundle_id] = len(data)
+        self._damaged.discard(bundle_id)
         return False
+
+    def _read(self, bundle_id: str) -> bytes:
+        """The bytes whose sha256 that is. Raises ObjectMissing, RpcError: they are damaged."""
+        data = self._store.get(f"{bundle_id}.zip")
+        if hashlib.sha256(data).hexdigest() != bundle_id:
+            self._damaged.add(bundle_id)
+            self._known.pop(bundle_id, None)
+            raise not_found(bundle_id, f"bundle {bundle_id} is damaged where it is stored")
+        return data
 
     async def get_bundle(
         self, request: worker_pb2.GetBundleRequest, call: Call
     ) -> AsyncIterator[worker_pb2.GetBundleResponse]:
         check_id(request.bundle_id)
         try:
-            data = await asyncio.to_thread(self._store.get, f"{request.bundle_id}.zip")
+            data = await asyncio.to_thread(self._read, request.bundle_id)
         except ObjectMissing:
+            # Whoever submits it again is asked for it again.
+            self._known.pop(request.bundle_id, None)
             raise not_found(request.bundle_id, f"bundle {request.bundle_id} is not stored here") from None
         except (OSError, IrisError) as error:
             raise RpcError("UNAVAILABLE", f"the bundle cannot be read: {error}", code="bundle_store") from error
