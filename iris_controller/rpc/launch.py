@@ -17,12 +17,16 @@ from iris_core.model.constraints import canonical_key, check_well_known, device_
 from iris_core.model.errors import ModelError
 from iris_core.model.ids import JobId
 from iris_core.model.resources import Resources
-from iris_core.wire.convert import constraint_from_wire, resources_from_wire
+from iris_core.wire.convert import constraints_from_wire, resources_from_wire
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
 
 MAX_ARGV_BYTES = 1 << 20
 MAX_ENV = 2_000
 MAX_ENV_BYTES = 1 << 20
+MAX_SCRIPTS = 1_000
+MAX_SCRIPT_BYTES = 1 << 20
+MAX_SUBMIT_BYTES = 4 << 20
+"""Of the submitter's own command line, which names variables as well as the command."""
 MAX_FILES = 1_000
 MAX_FILE_BYTES = 16 << 20
 MAX_INLINE_FILE = 10 * 1024
@@ -68,7 +72,7 @@ def spec_of(
     """The checked spec, its request sealed, and the work directory files apart. Raises RpcError or ModelError."""
     resources = resources_from_wire(request.resources)
     resources.check_request()
-    asked = [constraint_from_wire(c) for c in request.constraints]
+    asked = constraints_from_wire(request.constraints)
     for constraint in asked:
         check_well_known(constraint)
     constraints = merge_constraints(asked, device_constraints(resources))
@@ -233,6 +237,8 @@ def _check_command(request: controller_pb2.LaunchJobRequest) -> None:
         raise invalid("entrypoint.run_command.argv", "the command line is longer than 1 MiB")
     if any("\0" in word for word in argv):
         raise invalid("entrypoint.run_command.argv", "the command line contains a NUL character")
+    if sum(len(word.encode()) for word in request.submit_argv) > MAX_SUBMIT_BYTES:
+        raise invalid("submit_argv", "the submitter's command line is longer than 4 MiB")
     if len(request.ports) > MAX_PORTS:
         raise invalid("ports", f"{len(request.ports)} ports, at most {MAX_PORTS} are allowed")
     for name in request.ports:
@@ -260,6 +266,15 @@ def _check_environment(request: controller_pb2.LaunchJobRequest) -> None:
             raise invalid("environment.env_vars", f"the value of {name} contains a NUL character")
     if sum(len(n) + len(v.encode()) for n, v in variables.items()) > MAX_ENV_BYTES:
         raise invalid("environment.env_vars", "the environment is larger than 1 MiB")
+    scripts = request.environment.setup_scripts
+    if len(scripts) > MAX_SCRIPTS or sum(len(script.encode()) for script in scripts) > MAX_SCRIPT_BYTES:
+        raise invalid(
+            "environment.setup_scripts",
+            f"more than {MAX_SCRIPTS} setup steps, or 1 MiB of them",
+            hint="put a script into the bundle and run that",
+        )
+    if any("\0" in script for script in scripts):
+        raise invalid("environment.setup_scripts", "a setup step contains a NUL character")
 
 
 def _files(request: controller_pb2.LaunchJobRequest) -> dict[str, bytes]:

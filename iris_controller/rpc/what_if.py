@@ -20,7 +20,7 @@ from iris_core.model.constraints import (
 )
 from iris_core.model.errors import did_you_mean
 from iris_core.model.quantities import format_cpu, format_size
-from iris_core.wire.convert import constraint_from_wire, resources_from_wire
+from iris_core.wire.convert import constraints_from_wire, resources_from_wire
 from iris_core.wire.gen.iris.v1 import common_pb2
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _resources(spec: JobSpec, what_if: explain_pb2.WhatIf, words: list[str]) -> 
 
 
 def _constraints(spec: JobSpec, what_if: explain_pb2.WhatIf, words: list[str]) -> JobSpec:
-    new: list[Constraint] = [constraint_from_wire(c) for c in what_if.constraints]
+    new: list[Constraint] = constraints_from_wire(what_if.constraints)
     dropped = {canonical_key(key) for key in what_if.without}
     known = {c.key for c in spec.constraints}
     for key in sorted(dropped - known):

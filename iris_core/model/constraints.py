@@ -64,6 +64,8 @@ AVAILABILITY: Final = "availability:"
 ROUTING_KEYS: Final = frozenset({DEVICE_TYPE, DEVICE_VARIANT, PREEMPTIBLE, REGION, ZONE})
 """Attributes that scale groups are chosen by as well as workers."""
 
+MAX_CONSTRAINTS: Final = 100
+"""Of one job: each is held against every worker."""
 MAX_VALUES: Final = 256
 MAX_TEXT: Final = 256
 """Longest key and longest text value, in characters."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from iris_core.model.bands import PriorityBand
-from iris_core.model.constraints import Constraint, Mode, Op
+from iris_core.model.constraints import MAX_CONSTRAINTS, Constraint, Mode, Op
 from iris_core.model.errors import ModelError, shown
 from iris_core.model.resources import Device, Resources
 from iris_core.model.states import JobState, TaskState, WorkerHealth
 from iris_core.wire.gen.iris.v1 import common_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 HEALTH = {
     WorkerHealth.HEALTHY: common_pb2.WORKER_HEALTH_HEALTHY,
@@ -74,6 +77,17 @@ def value_to_wire(value: str | int | float) -> common_pb2.AttributeValue:
     if isinstance(value, float):
         return common_pb2.AttributeValue(number=value)
     return common_pb2.AttributeValue(text=value)
+
+
+def constraints_from_wire(messages: Sequence[common_pb2.Constraint]) -> list[Constraint]:
+    """All constraints of one request. Raises ModelError, also where there are more than one may have."""
+    if len(messages) > MAX_CONSTRAINTS:
+        raise ModelError(
+            f"{len(messages)} constraints, at most {MAX_CONSTRAINTS} are allowed",
+            field="constraints",
+            hint="several values of one attribute are one constraint, as region=eu,us",
+        )
+    return [constraint_from_wire(message) for message in messages]
 
 
 def constraint_from_wire(message: common_pb2.Constraint) -> Constraint:

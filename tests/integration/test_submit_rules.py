@@ -14,6 +14,7 @@ import pytest
 
 from iris_controller.rpc.launch import MAX_PORTS
 from iris_core.contracts import IrisError, RpcFailed
+from iris_core.model.constraints import MAX_CONSTRAINTS
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2, worker_pb2
 from providers.fake.worker import FakeWorker, run_on
 from tests.integration.controller_rig import CONFIG, Rig, connect, launch_request, rig
@@ -176,6 +177,25 @@ async def test_a_constraint_that_cannot_be_is_refused(tmp_path: Path, wrong: com
         assert error.status == "INVALID_ARGUMENT" and said in error.message, error
         if "unknown operator" in said:
             assert "EQ, NE, EXISTS" in error.hint
+
+
+async def test_a_request_that_would_cost_everybody_is_refused_before_it_is_looked_at(tmp_path: Path) -> None:
+    many = [constraint(f"k{n}", common_pb2.CONSTRAINT_OP_NE, "x") for n in range(MAX_CONSTRAINTS + 1)]
+    async with rig(tmp_path) as r:
+        for field, asked, said in (
+            ("constraints", {"constraints": many}, "101 constraints, at most 100 are allowed"),
+            ("environment.setup_scripts", {"environment": setup("#" + "x" * (1 << 20))}, "1 MiB of them"),
+            ("environment.setup_scripts", {"environment": setup(*["true"] * 1001)}, "more than 1000 setup steps"),
+            ("environment.setup_scripts", {"environment": setup("echo a\0b")}, "contains a NUL"),
+            ("submit_argv", {"submit_argv": ["x" * (4 << 20), "y"]}, "longer than 4 MiB"),
+        ):
+            error = await refusal(r, **asked)
+            assert (error.status, error.field) == ("INVALID_ARGUMENT", field) and said in error.message, error
+        await r.launch("/u/j", constraints=many[1:])
+
+
+def setup(*scripts: str) -> controller_pb2.Environment:
+    return controller_pb2.Environment(setup_scripts=scripts)
 
 
 async def test_ports_that_no_host_could_give_are_refused(tmp_path: Path) -> None:
