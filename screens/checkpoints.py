@@ -87,6 +87,7 @@ class CheckpointSource:
         self.polled: Polled[Read] = Polled(self._load, every_s=EVERY_S)
         self._session = session
         self._version = 0
+        self._root = ""
 
     @property
     def loaded(self) -> bool:
@@ -127,7 +128,13 @@ class CheckpointSource:
         if found is None or self.polled.version == self._version:
             return ChangeSet()
         self._version = self.polled.version
-        _, listed, _ = found
+        root, listed, _ = found
+        if root != self._root:
+            # What is shown, and the row under the cursor, is of another place.
+            self._root = root
+            self.store.hold("")
+            self.store.apply(Changes(removed=list(self.store.rows)))
+            self.store.reorder(force=True)
         rows = [
             Row(row.url, "checkpoint", row, natural=-row.epoch_ms)
             for row in listed

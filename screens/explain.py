@@ -81,6 +81,10 @@ class Funnel(Pane):
         self._shown = -1
         self._other: frozenset[str] = frozenset()
 
+    def ask_anew(self, polled: Polled[Explanation]) -> None:
+        """Show this one from now on; what is still being read of the one before is nobody's answer."""
+        self.polled, self._shown = polled, -1
+
     def refill(self, screen: ConsoleScreen, title: str, command: str, known: frozenset[str] = frozenset()) -> None:
         """Show what was read last; lines that are `known` already are dim."""
         polled = self.polled
@@ -199,9 +203,7 @@ class ExplainScreen(ConsoleScreen, TargetActions):
 
         from_words(words)
         self.words = list(words)
-        polled = self.what_if.polled
-        polled.value, polled.version, polled.fault = None, 0, ""
-        polled.want()
+        self.what_if.ask_anew(Polled(self._read_other, every_s=EVERY_S))
         (self.what_if.text if words else self.now.text).take_focus()
         self.flush_now()
 

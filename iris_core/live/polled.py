@@ -33,6 +33,8 @@ class Polled(Generic[T]):
         self._load = load
         self._every_s = every_s
         self._loading = False
+        self._wanted = False
+        """Whether it was wanted anew while it was being read: what comes of that may be of before."""
         self._began_s = 0.0
         self._next_s: float | None = None
         self._faults = 0
@@ -52,8 +54,9 @@ class Polled(Generic[T]):
         return max(now_s - self._began_s, 0.0) if self._loading else 0.0
 
     def want(self) -> None:
-        """Read it with the next chance."""
+        """Read it with the next chance, and where it is being read, once more after that."""
         self._next_s = None
+        self._wanted = self._loading
 
     def due(self, now_s: float) -> bool:
         """Whether it is to be read now; `now_s` is monotonic."""
@@ -81,3 +84,6 @@ class Polled(Generic[T]):
             self._next_s = now_s + self._every_s
         finally:
             self._loading = False
+            if self._wanted:
+                self._wanted = False
+                self._next_s = None

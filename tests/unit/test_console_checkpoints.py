@@ -119,3 +119,12 @@ async def test_a_place_that_is_not_known_is_asked_for_and_may_be_named(tmp_path:
         await rig.until(lambda: ":checkpoints gs://bucket/path names the place" in " ".join(rig.screen_text().split()))
         rig.app.run_command(f"checkpoints {tmp_path / 'remote'}")
         await rig.until(lambda: len(screen.store.order) == 3)
+
+
+async def test_of_another_place_no_row_of_the_one_before_is_shown_not_even_under_the_cursor(tmp_path: Path) -> None:
+    async with checkpoints(tmp_path) as rig:
+        await rig.until(lambda: len(rig.list.store.order) == 3)
+        (tmp_path / "elsewhere").mkdir()
+        rig.app.run_command(f"checkpoints {tmp_path / 'elsewhere'}")
+        await rig.until(lambda: "There is no checkpoint in" in rig.screen_text())
+        assert not rig.list.store.rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,7 @@ from textual.widgets import Button, Input
 from iris_core.contracts import ConnectFailed
 from iris_core.model.errors import ModelError
 from iris_core.wire.gen.iris.v1 import common_pb2 as common
+from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 from iris_core.wire.gen.iris.v1 import explain_pb2 as explain
 from iris_core.wire.gen.iris.v1 import plan_pb2
 from iris_tui.gate import GateScreen, MenuScreen
@@ -148,6 +150,36 @@ async def test_what_if_takes_the_options_of_the_command_line_and_says_what_is_wr
         assert "What if --gpu H100x4" in rig.screen_text()
         with pytest.raises(ModelError):
             rig.app.go("explain", "no id")
+
+
+@pytest.mark.asyncio
+async def test_an_answer_that_comes_late_is_not_shown_as_that_to_a_later_question() -> None:
+    async with fleet() as rig:
+        rig.app.go("explain", GANG)
+        await rig.until(lambda: "lacks 2 of 4" in rig.screen_text())
+        late, over = asyncio.Event(), asyncio.Event()
+
+        async def explained(request: pb.ExplainJobRequest) -> pb.ExplainJobResponse:
+            asked = request.what_if.device.variant
+            if asked == "h100":
+                await late.wait()
+                over.set()
+            return pb.ExplainJobResponse(
+                explanation=explain.Explanation(cause=f"counted for {asked or 'what it asks'}")
+            )
+
+        setattr(rig.client, "_explain_job", explained)  # noqa: B010 -- scripted
+        rig.app.run_command("what-if --gpu H100x4")
+        await rig.until(lambda: rig.client.called("ExplainJob")[-1].what_if.device.variant == "h100")
+        rig.app.run_command("what-if --gpu B200x4")
+        await rig.until(lambda: "counted for b200" in rig.screen_text())
+        late.set()
+        await rig.until(over.is_set)
+        await rig.pilot.pause()
+        screen: Any = rig.app.console_screen
+        screen.flush_now()
+        await rig.pilot.pause()
+        assert "counted for b200" in rig.screen_text() and "counted for h100" not in rig.screen_text()
 
 
 def test_the_form_and_the_command_line_say_the_same() -> None:

@@ -166,3 +166,30 @@ def test_what_is_read_once_is_read_once_unless_it_is_wanted() -> None:
         assert polled.due(0)
 
     asyncio.run(main())
+
+
+def test_what_is_wanted_while_it_is_being_read_is_read_once_more() -> None:
+    asked = "before"
+    given: asyncio.Event
+
+    async def load() -> str:
+        answer = asked
+        await given.wait()
+        return answer
+
+    async def main() -> None:
+        nonlocal asked, given
+        given = asyncio.Event()
+        polled = Polled(load, every_s=10)
+        reading = asyncio.ensure_future(polled.read(0, 0))
+        await asyncio.sleep(0)
+        asked = "now"
+        polled.want()
+        assert not polled.due(0), "two never run at once"
+        given.set()
+        await reading
+        assert polled.value == "before" and polled.due(0)
+        await polled.read(0, 0)
+        assert polled.value == "now" and not polled.due(9)
+
+    asyncio.run(main())
