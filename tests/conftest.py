@@ -139,6 +139,14 @@ def soak() -> bool:
     return SOAK
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Who asks whether it is the soak is part of it: `make soak` runs what is marked, and nothing else."""
+    for item in items:
+        if "soak" in getattr(item, "fixturenames", ()):
+            item.add_marker("soak")
+
+
 def pytest_make_parametrize_id(val: object) -> str | None:
     """Long texts by their start and length: pytest puts a test's name into the environment, and no program starts with 128 KiB there."""
     if isinstance(val, (str, bytes)) and len(val) > 200:

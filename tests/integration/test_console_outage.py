@@ -131,6 +131,7 @@ def is_whole(seen: list[int]) -> bool:
     return bool(seen) and seen == list(range(seen[0], seen[0] + len(seen)))
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_no_end_no_blank(consoles: Consoles, tmp_path: Path) -> None:
     written = tmp_path / "written"

@@ -14,6 +14,7 @@ from iris_core.client.http_client import HttpClient
 from iris_core.client.logs import Logs
 from tests.integration.local_cluster import LocalCluster
 
+pytestmark = pytest.mark.soak
 SOAK = os.environ.get("IRIS_SOAK") == "1"
 LONG = 50_000_000 if SOAK else 2_000_000
 DEADLINE = 60.0

@@ -116,6 +116,14 @@ def test_make_targets_in_the_documentation_exist(page: Path) -> None:
     assert mentioned - targets == set()
 
 
+def test_what_is_bigger_in_the_soak_is_run_by_it(soak: bool, request: pytest.FixtureRequest) -> None:
+    assert request.node.get_closest_marker("soak"), "who takes the fixture is marked by that"
+    for path in sorted((ROOT / "tests").glob("**/test_*.py")):
+        text = path.read_text()
+        if "IRIS" + "_SOAK" in text:
+            assert "mark.soak" in text, f"{path.name}: `make soak` would run none of it"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_programs_of_the_house_are_named_as_they_are(page: Path) -> None:
     """Modules and files that a page names in back-ticks exist."""

@@ -13,6 +13,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from iris_controller.scheduling.order import NOT_PLANNED
 from iris_controller.scheduling.plans import Plan
 from iris_controller.state import kernel
@@ -373,6 +375,7 @@ class Fleet:
         assert persisted(load_model(self.database)) == persisted(model)
 
 
+@pytest.mark.soak
 def test_a_fleet_with_gangs_bands_evictions_and_losses() -> None:
     reached: Counter[str] = Counter()
     for seed in range(SEEDS):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -39,6 +40,7 @@ from iris_core.model.states import ACTIVE, EXECUTING, JOB_TERMINAL, TERMINAL, Jo
 from iris_core.wire.gen.iris.v1 import controller_pb2
 from tests.unit.kernel_world import World, check_invariants, healthy_worker, job_spec
 
+pytestmark = pytest.mark.soak
 EXAMPLES = 3_000 if os.environ.get("IRIS_SOAK") == "1" else 150
 
 NAMES = ("/u/a", "/u/b", "/v/a", "/u/a/x", "/u/a/y", "/u/a/x/deep", "/u/b/x")
