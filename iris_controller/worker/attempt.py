@@ -208,7 +208,7 @@ class Attempt:
         except CannotStart as error:
             text = f"cannot run setup step {step}/{steps}: {error}"
             if error.exit_code == NOT_EXECUTABLE:
-                # It is there and can be run, but not with the job's variables: they are too large.
+                # It can be run, but not with variables of that size, nor in a directory that an earlier step removed.
                 raise _End(outcome.not_started(text, NOT_EXECUTABLE)) from None
             raise _End(outcome.machine_fault(text)) from None
         # What a step leaves running belongs to the attempt and may serve its command; its output is read on.

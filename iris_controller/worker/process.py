@@ -140,6 +140,8 @@ def spawn(
             start_new_session=True,
         )
     except OSError as error:
+        if error.errno == errno.ENOENT and not os.path.isdir(cwd):
+            raise CannotStart(f"cannot run {_shown(words[0])}: its work directory is gone", NOT_EXECUTABLE) from None
         raise _cannot(error, words[0]) from None
     except ValueError as error:
         # A NUL in an argument or variable, or a variable whose name has an equals sign.

@@ -331,6 +331,9 @@ async def test_what_no_machine_could_set_up_is_never_the_machines_fault(tmp_path
         end = await controller.ended(large)
         assert (end.state, end.failure_kind) == (FAILED, worker_pb2.FAILURE_KIND_COMMAND)
         assert end.error.endswith("argument list too long")
+        own_end = controller.run(["true"], setup=['rm -r "$IRIS_WORKDIR"', "true"])
+        end = await controller.ended(own_end)
+        assert (end.state, end.exit_code) == (FAILED, 126) and end.error.endswith("its work directory is gone"), end
         bundle = io.BytesIO()
         with zipfile.ZipFile(bundle, "w") as target:
             link = zipfile.ZipInfo("loop")
