@@ -102,7 +102,6 @@ def log_options(function: F) -> F:
             output_option("text", "jsonl"),
             click.option(
                 "--save",
-                default="",
                 metavar="FILE",
                 help="Write to FILE, byte for byte as it was written: everything, or the N lines of --max-lines.",
             ),
@@ -130,6 +129,9 @@ def parse_options(**values: Any) -> LogOptions:
         compile_content_regex(values["regex"], field="--regex")
     if values["without"]:
         compile_content_regex(values["without"], field="--without")
+    if values["save"] == "":
+        raise UsageFailed("--save names no file", hint="it is empty: a variable that is not set?")
+    values["save"] = values["save"] or ""
     if values["save"] and values["follow"]:
         raise UsageFailed("--save and --follow exclude each other", hint="save when it has ended, or redirect -o jsonl")
     if values["save"] and values["how"] != "text":

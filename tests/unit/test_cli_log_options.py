@@ -90,6 +90,7 @@ BAD_WORDS = [
     ("-C many", "is not a valid integer"),
     ("--regex train/[loss", "--regex: missing ]: '[loss' at position 6"),
     ("--force", "--force belongs to --save"),
+    ("--save=", "--save names no file"),
     ("--save x --follow", "--save and --follow exclude each other"),
     ("--save x -o jsonl", "--save and --output exclude each other"),
     ("--max-lines 99999999999", "is not in the range"),
