@@ -7,8 +7,9 @@ answers nothing. Must never offer what the gate does not.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
+from rich.cells import cell_len
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 WORDS = {"approve": "Approve", "skip": "Skip it", "stop": "Stop the rollout", "roll back": "Roll back …"}
 
+BUTTONS: Final = 63
+"""Columns that all of them take side by side."""
+
 
 class NameInput(LineInput):
     """The box for the name; Enter goes on at once, not by a message: the next key may already be on its way."""
@@ -45,8 +49,11 @@ class GatePanel(VerticalScroll):
     GatePanel #rollout-command { color: $text-muted; }
     GatePanel #rollout-typed { layout: horizontal; height: 1; }
     GatePanel #rollout-typed Static { width: auto; }
+    GatePanel #rollout-typed.-stacked { layout: vertical; height: auto; }
+    GatePanel #rollout-typed.-stacked Static { width: 1fr; }
     GatePanel Input { border: none; padding: 0; height: 1; width: 1fr; background: $surface; }
     GatePanel #rollout-buttons { height: 1; }
+    GatePanel #rollout-buttons.-stacked { layout: vertical; height: auto; }
     GatePanel Button { margin-right: 2; min-width: 19; }
     GatePanel Button:focus { text-style: bold reverse; }
     """
@@ -73,6 +80,7 @@ class GatePanel(VerticalScroll):
         self.gate: Gate | None = None
         self._sure = False
         self._key = ""
+        self._wanted = ""
 
     def compose(self) -> ComposeResult:
         yield Static("", id="rollout-asks", markup=False)
@@ -119,11 +127,35 @@ class GatePanel(VerticalScroll):
         if self.gate is not None:
             # At once: what is typed next is meant for it.
             self.screen.set_focus(self.query_one("#rollout-name" if self.gate.tier >= 3 else "#rollout-stop"))
+            self.call_after_refresh(self._bring)
+
+    def _bring(self) -> None:
+        """What is asked for into sight; the buttons with it where there is room for both."""
+        self.query_one("#rollout-buttons").scroll_visible(animate=False, immediate=True)
+        if self.gate is not None and self.gate.tier >= 3:
+            self.query_one("#rollout-typed").scroll_visible(animate=False, immediate=True)
 
     def _ask(self) -> None:
         if self.gate is not None:
-            words = f"{self._key}, then type {one_line(self.gate.name)} and Enter twice to approve: "
-            self.query_one("#rollout-wanted", Static).update(words)
+            self._want(f"{self._key}, then type {one_line(self.gate.name)} and Enter twice to approve: ")
+
+    def _want(self, words: str) -> None:
+        """Says what is to be typed, beside the box; above it where the box would not hold the name."""
+        self._wanted = words
+        self.query_one("#rollout-wanted", Static).update(words)
+        self._fit()
+
+    def _fit(self) -> None:
+        name = one_line(self.gate.name) if self.gate is not None else ""
+        width = self.content_size.width
+        self.query_one("#rollout-typed").set_class(cell_len(self._wanted) + cell_len(name) + 1 > width, "-stacked")
+        self.query_one("#rollout-buttons").set_class(width < BUTTONS, "-stacked")
+
+    def on_resize(self) -> None:
+        self._fit()
+        focused = self.screen.focused
+        if focused is not None and self in focused.ancestors:
+            self.call_after_refresh(focused.scroll_visible, animate=False)
 
     def _open(self) -> None:
         gate = self.gate
@@ -134,6 +166,8 @@ class GatePanel(VerticalScroll):
     def _typed(self) -> None:
         self._ask()
         self._open()
+        # What is typed is seen, also after the lines above it were read.
+        self.query_one("#rollout-name", NameInput).scroll_visible(animate=False)
 
     def entered(self) -> None:
         """Enter in the box only goes on to the button; where that is shut, what is typed is said to be another word."""
@@ -142,8 +176,7 @@ class GatePanel(VerticalScroll):
         if not yes.disabled:
             self.screen.set_focus(yes)
         elif self.gate is not None:
-            words = f"that is not {one_line(self.gate.name)}: type exactly this to approve: "
-            self.query_one("#rollout-wanted", Static).update(words)
+            self._want(f"that is not {one_line(self.gate.name)}: type exactly this to approve: ")
 
     @on(Button.Pressed, "#rollout-yes")
     def _approved(self) -> None:

@@ -149,6 +149,49 @@ async def test_nothing_but_the_name_opens_the_button_and_stopping_takes_two_pres
         assert world["h1"].untouched and world["h2"].untouched
 
 
+@pytest.mark.parametrize("size", [(40, 10), (80, 24)])
+async def test_all_of_a_question_is_seen_and_answered_by_keys_on_a_small_terminal(
+    world: RolloutWorld, size: tuple[int, int]
+) -> None:
+    async with wizard(world, size=size) as it:
+        await it.open()
+        await it.rig.until(lambda: it.screen.reads.landing.value is not None)
+        it.rig.app.run_command("rollout-begin h1,h2")
+        await it.rig.until(lambda: it.asked == "tree")
+        gate = it.screen.gate
+
+        def sees(name: str) -> bool:
+            region = gate.query_one(f"#rollout-{name}").region
+            return bool(region.area > 0 and gate.scrollable_content_region.contains_region(region))
+
+        def focused(name: str) -> bool:
+            return getattr(it.screen.focused, "id", "") == f"rollout-{name}" and sees(name)
+
+        await it.rig.keys("enter")
+        await it.rig.until(lambda: focused("name") and gate.query_one("#rollout-name").region.width > 12)
+        await it.rig.keys(*["pageup"] * 9)
+        await it.rig.until(lambda: f"Ship tree {NEW[:12]} to h1, h2?" in it.text and "• main, c0ffee" in it.text)
+        await it.rig.type("x")  # what is typed is seen, wherever one has read
+        await it.rig.until(lambda: focused("name"))
+        await it.rig.keys("backspace")
+        await it.rig.type(NEW[:12])
+        await it.rig.keys("enter")
+        await it.rig.until(lambda: focused("yes") and "Approve" in it.text)
+        await it.rig.keys("right")
+        await it.rig.until(lambda: focused("stop") and "Stop the rollout" in it.text)
+        await it.rig.keys("left")
+        await it.rig.until(lambda: focused("yes"))
+        await it.rig.keys("enter")
+        # This one has three buttons.
+        await it.rig.until(lambda: it.asked == "h1/restart")
+        await it.rig.keys("enter")
+        await it.rig.until(lambda: focused("name"))
+        for name, word in (("skip", "Skip it"), ("stop", "Stop the rollout")):
+            await it.rig.keys("down")
+            await it.rig.until(lambda name=name, word=word: focused(name) and word in it.text)  # type: ignore[misc]
+    assert world["h1"].untouched
+
+
 async def test_it_is_closed_and_opened_again_at_the_same_question(world: RolloutWorld) -> None:
     async with wizard(world) as it:
         await it.begin()
@@ -273,7 +316,9 @@ async def test_a_console_that_is_read_only_only_looks_on(world: RolloutWorld) ->
                 it.rig.app.run_command(command)
         await it.rig.keys("f21")
         await it.rig.until(
-            lambda: any("this console is read-only: it can only look on" in n.message for n in it.rig.app._notifications)
+            lambda: any(
+                "this console is read-only: it can only look on" in n.message for n in it.rig.app._notifications
+            )
         )
         assert not it.screen.prompt.is_open and not list(world.folder.glob("*.jsonl"))
         it.rig.app.run_command("write")
