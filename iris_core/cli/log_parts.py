@@ -50,10 +50,11 @@ def _line_of(part: StoredLine) -> tuple[str, str, str, int]:
 
 
 class WholeLines:
-    """`fetch` answers one request as it is. Raises what `fetch` raises."""
+    """`fetch` answers one request as it is; a line with `without` (RE2, "" = none) in any of its parts is left out. Raises what `fetch` raises."""
 
-    def __init__(self, fetch: Fetch) -> None:
+    def __init__(self, fetch: Fetch, *, without: str = "") -> None:
         self._fetch = fetch
+        self._without = without
         self._given: set[int] = set()
         self._order: deque[int] = deque()
         self._ahead: dict[tuple[str, str, str, int], tuple[int, int]] = {}
@@ -63,7 +64,10 @@ class WholeLines:
         if not self._ahead and not any(entry.partial or entry.part for entry in answer.entries):
             return
         known = {_line_of(entry) for entry in answer.entries if entry.seq in self._given}
+        long = {_line_of(entry) for entry in answer.entries if entry.partial or entry.part}
         whole = self.of(answer.entries)
+        # Those that are left out altogether, although some of their parts passed.
+        known |= long - {_line_of(entry) for entry in whole}
         del answer.entries[:]
         answer.entries.extend(whole)
         answer.shown -= len(known)
@@ -85,11 +89,28 @@ class WholeLines:
             if entry.gap or not (entry.partial or entry.part):
                 found.append(entry)
                 continue
-            for part in self._parts(entry):
+            parts = self._parts(entry)
+            is_left_out = bool(self._without) and self._is_found(parts)
+            for part in parts:
                 if part.seq not in self._given:
                     self._remember(part.seq)
-                    found.append(part)
+                    if not is_left_out:
+                        found.append(part)
         return found
+
+    def _is_found(self, parts: list[StoredLine]) -> bool:
+        """Whether what is to be left out stands in the line of these parts: the store gave those in which it does not."""
+        line, cursor, end = _line_of(parts[0]), parts[0].seq - 1, parts[-1].seq
+        while cursor < end:
+            request = self._around(parts[0], cursor=cursor, before=end + 1)
+            request.regex = self._without
+            answer = self._fetch(request)
+            if any(_line_of(entry) == line for entry in answer.entries):
+                return True
+            if answer.cursor <= cursor:
+                break
+            cursor = answer.cursor
+        return False
 
     def _parts(self, entry: StoredLine) -> list[StoredLine]:
         """All parts of its line, in their order."""

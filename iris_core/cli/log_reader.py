@@ -87,7 +87,8 @@ class LogReader:
         self._base = base
         self._several = several
         self._ask = ask
-        self._whole = WholeLines(self._call) if base.substring or base.regex or base.without else None
+        filters = base.substring or base.regex or base.without
+        self._whole = WholeLines(self._call, without=base.without) if filters else None
 
     def fetch(
         self,

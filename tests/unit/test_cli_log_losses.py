@@ -1,4 +1,4 @@
-"""What is lost, removed or damaged is said of a whole read, however many answers that takes, and why a read ended is said in its own words."""
+"""A read of many answers: what is lost is said once, why it ended in its own words, and a long line is left out whole."""
 
 from __future__ import annotations
 
@@ -24,6 +24,18 @@ ANSWER_BYTES = 6_000
 """About thirty lines an answer."""
 
 
+def serve(world: World, store: Store, answer_bytes: int) -> None:
+    """The store answers, with so much at a time."""
+
+    def answer(request: FetchLogsRequest) -> FetchLogsResponse:
+        scan = Scan(store, query.parse(request), max_bytes=answer_bytes, max_seconds=60.0)
+        while not scan.step(1.0):
+            pass
+        return scan.answer()
+
+    world.client.answer("FetchLogs", answer)
+
+
 def stored(world: World, folder: Path, damaged: int) -> Iterator[str]:
     """300 lines behind a log store whose answers are small, and what it says of the record in that file which it has lost."""
     store = Store(folder, file_limit=3000)
@@ -35,14 +47,7 @@ def stored(world: World, folder: Path, damaged: int) -> Iterator[str]:
     lost = records_of(path)[1]
     overwrite(path, lost.start, b"\0" * (lost.end - lost.start))
     store = Store(folder, file_limit=3000)
-
-    def answer(request: FetchLogsRequest) -> FetchLogsResponse:
-        scan = Scan(store, query.parse(request), max_bytes=ANSWER_BYTES, max_seconds=60.0)
-        while not scan.step(1.0):
-            pass
-        return scan.answer()
-
-    world.client.answer("FetchLogs", answer)
+    serve(world, store, ANSWER_BYTES)
     yield f"lines with seq {lost.first_seq} to {lost.last_seq} are lost to damage on disk"
     store.close()
 
@@ -94,3 +99,35 @@ def test_a_read_that_ends_where_it_was_told_to_says_what_it_was_told(
         done = world.cli("job", "logs", "/u/j", word, "--max-lines", str(count))
         assert done.out.count("line ") == count
         assert f"(the {which} {asked} asked for" in done.err, done.err
+
+
+@pytest.mark.parametrize("answer_bytes", [1, 1_000_000], ids=["a part an answer", "all in one answer"])
+def test_a_long_line_is_left_out_whole_whichever_part_has_the_pattern(
+    world: World, tmp_path: Path, answer_bytes: int
+) -> None:
+    """Lines "a0b0c0" to "a3b3c3" in three parts each, with a short line after each."""
+    store = Store(tmp_path / "store")
+    made = batch([], key=KEY, incarnation=T0, attempt_uid="a")
+    for line in range(4):
+        for part in range(3):
+            number = line * 4 + part
+            made.entries.add(
+                number=number, epoch_ms=T0 + number, source="stdout", data=f"{'abc'[part]}{line}", partial=part < 2, part=part
+            )  # fmt: skip
+        made.entries.add(number=line * 4 + 3, epoch_ms=T0 + line * 4 + 3, source="stdout", data=f"short {line}")
+    put(store, made)
+    serve(world, store, answer_bytes)
+
+    def shown(*words: str) -> list[str]:
+        done = world.cli("job", "logs", "/u/j", *words)
+        assert done.code == 0
+        return [line.rpartition("| ")[2] for line in done.out.splitlines()]
+
+    whole = [text for line in range(4) for text in (f"a{line}b{line}c{line}", f"short {line}")]
+    for word in ("--tail", "--no-tail"):
+        assert shown(word) == whole
+        assert shown(word, "--without", "a0|b1|c2") == ["short 0", "short 1", "short 2", "a3b3c3", "short 3"]
+        assert shown(word, "--without", "b1", "--regex", "[ac]") == ["a0b0c0", "a2b2c2", "a3b3c3"]
+    assert shown("--no-tail", "--max-lines", "2", "--without", "a0|b1") == ["short 0", "short 1"]
+    assert shown("--max-lines", "2", "--without", "short|c3|b2") == ["a0b0c0", "a1b1c1"]
+    store.close()
