@@ -2,7 +2,8 @@
 
 The kernel then sends SIGHUP and SIGCONT, and every write fails. Textual's writer thread would end with the first failure and
 the loop would wait for ever for room in its queue, deaf to signals. Here what cannot be written is dropped, and a terminal
-that is gone is not entered again. Must never write anything of its own.
+that is gone is not entered again. Of an Escape and a key that come in one breath, over a slow line or from quick fingers, Textual
+makes Alt and that key, or the key alone; here it is told that there were two. Must never write anything of its own.
 """
 
 from __future__ import annotations
@@ -10,12 +11,18 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from textual._xterm_parser import XTermParser
+from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
 
 from iris_tui.first_frame import taken_over
+from iris_tui.typeahead import WithEscape
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from io import TextIOWrapper
+
+    from textual import events
 
 
 class Output(Protocol):
@@ -58,11 +65,21 @@ class LossyOutput:
         return self._file.fileno()
 
 
+class KeyParser(XTermParser):
+    """Makes keys of what a terminal sends."""
+
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+        for event in super()._sequence_to_key_events(sequence):
+            yield WithEscape(event.key, event.character) if alt else event
+
+
 class TerminalDriver(LinuxDriver):
     """What `IrisApp` draws with."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        # Its thread takes the parser from there.
+        linux_driver.XTermParser = KeyParser  # type: ignore[attr-defined]
         if self._file is not None:
             self._file = cast("TextIOWrapper", LossyOutput(self._file))
 

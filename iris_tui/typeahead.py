@@ -21,6 +21,8 @@ from iris_tui.actions import BY_ID
 from iris_tui.keymap import PRIORITY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from textual.message_pump import MessagePump
     from textual.screen import Screen
     from textual.timer import Timer
@@ -43,6 +45,18 @@ class TakesKeys(Protocol):
         ...
 
 
+class WithEscape(events.Key):
+    """A key right behind an Escape: two keys, unless something is bound to Alt and that key. No widget ever sees it."""
+
+    def keys(self, bound: Callable[[str], bool]) -> tuple[events.Key, ...]:
+        """What was typed; `bound` says whether a key has something to do."""
+        upper = len(self.key) == 1 and self.key.isupper()
+        with_alt = f"alt+shift+{self.key.lower()}" if upper else f"alt+{self.key}"
+        if bound(with_alt):
+            return (events.Key(with_alt, None),)
+        return events.Key("escape", "\x1b"), events.Key(self.key, self.character)
+
+
 class TypeAhead(App[int]):
     """An app whose keys wait for each other."""
 
@@ -57,6 +71,10 @@ class TypeAhead(App[int]):
         """Until when each screen that does not take keys is waited for."""
 
     async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, WithEscape):
+            for key in event.keys(self._does_something):
+                await self.on_event(key)
+            return
         if isinstance(event, events.Key) and event.key == _LINE_FEED and not self.is_bound(_LINE_FEED):
             event = events.Key("enter", "\r")
         if isinstance(event, events.Key) and not event.is_forwarded and event.key not in _AT_ONCE:
@@ -75,6 +93,10 @@ class TypeAhead(App[int]):
     def is_bound(self, key: str) -> bool:
         """Whether an operator has given this key something to do."""
         return False
+
+    def _does_something(self, key: str) -> bool:
+        """Whether the operator or what is shown has something for this key to do."""
+        return self.is_bound(key) or (bool(self.screen_stack) and key in self.screen.active_bindings)
 
     def _takes_keys(self) -> bool:
         """Whether the screen that is shown can take a key, or has been waited for long enough."""

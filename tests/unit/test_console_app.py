@@ -26,6 +26,8 @@ from iris_tui.glyphs import ASCII, UNICODE
 from iris_tui.pages import TextPage
 from iris_tui.registry import SCREENS, load
 from iris_tui.session import Session
+from iris_tui.terminal import KeyParser
+from iris_tui.typeahead import WithEscape
 from iris_tui.widgets.log_pane import LogPane
 from iris_tui.widgets.pane import State
 from providers.fake.client import FakeClient
@@ -867,6 +869,34 @@ async def test_an_escape_that_came_together_with_the_next_key_leaves_a_gate() ->
         await rig.keys("circumflex_accent")
         await rig.until(lambda: rig.app.screen is rig.jobs)
         assert not rig.client.called("TerminateJob")
+
+
+async def test_an_escape_and_a_key_in_one_breath_are_both_of_them() -> None:
+    async with console() as rig:
+
+        def arrives(text: str) -> None:
+            parser = KeyParser()
+            for key in (*parser.feed(text), *parser.feed("")):
+                rig.app.post_message(key)
+
+        await rig.keys("question_mark")
+        await rig.until(lambda: isinstance(rig.app.screen, TextPage))
+        arrives("\x1b:")
+        await rig.until(lambda: rig.app.screen is rig.jobs and rig.jobs.prompt.is_open)
+        arrives("\x1bN")
+        await rig.until(lambda: not rig.jobs.prompt.is_open and rig.jobs.table.sorted_by == "name")
+        await rig.keys("question_mark")
+        await rig.until(lambda: isinstance(rig.app.screen, TextPage))
+        arrives("\x1bx")
+        await rig.until(lambda: isinstance(rig.app.screen, MenuScreen))
+
+
+async def test_alt_and_a_key_is_that_where_somebody_gave_it_something_to_do() -> None:
+    def typed(key: str) -> list[str]:
+        return [one.key for one in WithEscape(key, key).keys(lambda name: name in ("alt+x", "alt+shift+y"))]
+
+    assert typed("x") == ["alt+x"] and typed("Y") == ["alt+shift+y"]
+    assert typed("y") == ["escape", "y"] and typed("X") == ["escape", "X"]
 
 
 async def test_an_enter_that_was_typed_before_the_console_had_the_terminal_is_an_enter() -> None:
