@@ -3,7 +3,8 @@
 It runs before anything is installed, so it needs nothing but the standard library, and speaks to whoever has just
 cloned the repository: one line for each thing it does, one line for what is missing. It must never choose a version
 (the lock does) and never touch anything outside the clone, with one exception that it names: as root on Debian it
-installs `python3-venv`, without which no virtual environment can be made.
+installs `python3-venv`, without which no virtual environment can be made. Of two at once the second one waits: either
+would remove what the other one is filling.
 
     python3 requirements/install.py controller     what `make demo` needs
     python3 requirements/install.py dev            that, and what the tests need
@@ -11,6 +12,8 @@ installs `python3-venv`, without which no virtual environment can be made.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import importlib.util
 import json
@@ -18,6 +21,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,6 +54,23 @@ def ready(lock: str) -> bool:
         stamp(name).exists() and stamp(name).read_text() == fingerprint(name) and PYTHON.exists()
         for name in CONTAINS[lock]
     )
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Keeps every other one of these out of this clone's `.venv` meanwhile; the system lets go of it for one that dies.
+
+    What is locked is this very file, so that nothing is left behind. On a file system that knows no locks nobody waits.
+    """
+    with Path(__file__).open("rb") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("Another make is setting up .venv: waiting for it", flush=True)
+            fcntl.flock(held, fcntl.LOCK_EX)
+        except OSError:
+            pass
+        yield
 
 
 def usable() -> bool:
@@ -122,7 +143,9 @@ def main() -> None:
     if ready(sys.argv[1]):
         return
     try:
-        install(sys.argv[1])
+        with alone():
+            if not ready(sys.argv[1]):
+                install(sys.argv[1])
     except KeyboardInterrupt:
         print("interrupted; the next make goes on with it", file=sys.stderr)
         raise SystemExit(130) from None
