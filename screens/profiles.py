@@ -151,7 +151,7 @@ class ProfilesScreen(ListScreen):
 
     def detail_runs(self, row: Row[Any]) -> list[Run]:
         record = row.value
-        parts = [f" {record.profile_id}"]
+        parts = [record.profile_id]
         if record.rate_hz:
             parts.append(f"{record.rate_hz} samples a second")
         if record.native:
@@ -160,7 +160,7 @@ class ProfilesScreen(ListScreen):
             parts.append("what was not freed")
         if record.attempt_uid:
             parts.append(f"attempt {record.attempt_uid}")
-        return [Run(one_line("   ".join(parts)), Tone.DIM)]
+        return [Run(" " + one_line("   ".join(parts)), Tone.DIM)]
 
     # --- live --------------------------------------------------------------------------------------------------------
 
