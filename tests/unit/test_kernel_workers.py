@@ -65,6 +65,7 @@ def test_three_failures_to_stage_in_a_row_exclude_the_worker() -> None:
     world = World()
     world.add_worker()
     world.submit()
+    assert (MAX_IN_A_ROW, MAX_IN_ALL) == (3, 10), "the numbers that operators know"
     fail_staging(world, MAX_IN_A_ROW - 1)
     assert not world.model.workers["w"].excluded
     fail_staging(world)

@@ -16,6 +16,7 @@ from iris_controller.loop import ControllerLoop
 from iris_controller.retention import Pruner
 from iris_controller.state import kernel, submit
 from iris_controller.state.observed import Observed
+from iris_controller.state.retention import EndedTree, prune_jobs
 from iris_controller.state.slices import Lifecycle, Slice
 from iris_controller.store.database import migrate
 from iris_controller.store.load import load_model
@@ -231,6 +232,21 @@ async def test_a_large_tree_that_is_replaced_meanwhile_keeps_the_new_tasks(
         assert await r.pruner().prune() == (0, 0)
         await again[0]
         assert len(r.stored("tasks")) == 4 and r.model.jobs["/u/a"].num_tasks == 4
+
+
+async def test_a_job_of_the_name_that_is_over_too_stays(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        await r.add_worker("w")
+        await r.job("/u/a")
+        await r.finish("/u/a")
+        found = EndedTree("/u/a", r.model.jobs["/u/a"].submitted_at_ms, tasks=1)
+        r.now_ms += 1
+        await r.job("/u/a", tasks=2)
+        await r.finish("/u/a")
+        assert await r.loop.submit("prune", lambda o, _: prune_jobs(o, [found])) == 0
+        assert r.stored("jobs") == ["/u/a"] and len(r.stored("tasks")) == 2
+        current = EndedTree("/u/a", r.model.jobs["/u/a"].submitted_at_ms, tasks=2)
+        assert await r.loop.submit("prune", lambda o, _: prune_jobs(o, [current])) == 1
 
 
 async def test_a_worker_that_never_comes_back_goes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
