@@ -152,7 +152,7 @@ def _status_text(
 ) -> str:
     from iris_core.cli.pipeline import summary
     from iris_core.live.columns import age
-    from iris_core.model.text import one_line
+    from iris_core.model.text import one_line, yes_or_no
 
     jobs = ", ".join(f"{name} {count}" for name, count in sorted(found.jobs_by_state.items()) if count)
     tasks = ", ".join(f"{name} {count}" for name, count in sorted(found.tasks_by_state.items()) if count)
@@ -161,8 +161,8 @@ def _status_text(
     if found.workers_leaving:
         workers += f", {found.workers_leaving} stopping with their slices"
     running = [
-        ("Running", "True"),
-        ("Healthy", str(found.ready)),
+        ("Running", yes_or_no(True)),
+        ("Healthy", yes_or_no(found.ready)),
         ("Cluster", found.cluster),
         ("Address", url),
         ("Version", f"{found.version} ({found.release})" if found.release else found.version),
@@ -172,7 +172,7 @@ def _status_text(
         ("State dir", found.state_dir),
         ("Workers", workers),
     ]
-    saved = [("Running", "False, this is a checkpoint"), ("Address", url), ("Workers", str(found.workers_total))]
+    saved = [("Running", "no, this is a checkpoint"), ("Address", url), ("Workers", str(found.workers_total))]
     rows = [
         *(running if live else saved),
         ("Slices", slices),

@@ -55,12 +55,13 @@ def begin(session: Session, found: Deployment, timeout_s: float) -> str:
     """Starts what is deployed, or what is here where nothing is, and waits; the address. Raises IrisError: it does not come up."""
     from iris_core.cli.deployment import say_lines, short
     from iris_core.procedures.lock import require_free
+    from iris_core.procedures.target import HANGS
 
     store = found.store()
     require_free(store, _now_ms())
     status = found.host.status()
     if status.running:
-        raise IrisError(f"a controller of {found.name} runs already: {status.detail}")
+        raise IrisError(f"a controller of {found.name} runs already: {status.detail}", hint="" if status.url else HANGS)
     release, first = _wanted(session, found, store)
     found.host.stage(release)
     session.diagnostics.note(f"starting release {short(release)} of {found.name}")
@@ -160,7 +161,7 @@ def _record_first(store: ObjectStore, release: str) -> None:
 def stop(session: Session, confirm: str | None) -> None:
     """Stop the controller that is deployed. Its workers and their tasks go on, and the next one takes them over.
 
-    Not while a restart or a rollout changes it: it is said whose that is, and how to go on with it. Workers without a controller and without a task end after 10 minutes.
+    One that hangs is killed after 75 s. Not while a restart or a rollout changes it: it is said whose that is, and how to go on with it. Workers without a controller and without a task end after 10 minutes.
     """
     from iris_core.cli.confirming import confirmed
     from iris_core.cli.deployment import deployment
@@ -279,11 +280,11 @@ def _text(
 ) -> str:
     from iris_core.cli.deployment import short
     from iris_core.live.columns import age
-    from iris_core.model.text import one_line
+    from iris_core.model.text import one_line, yes_or_no
 
     rows = [
         ("Cluster", found.name),
-        ("Running", str(now.running)),
+        ("Running", yes_or_no(now.running)),
         ("State", now.detail),
         ("Release", short(now.release)),
         ("Process", str(now.pid) if now.pid else ""),

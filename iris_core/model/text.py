@@ -134,6 +134,11 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
+def yes_or_no(value: bool) -> str:
+    """A truth as people are told it."""
+    return "yes" if value else "no"
+
+
 def going_on(running: int) -> str:
     """What does without its controller for a while: `1 running task goes on`."""
     return f"{counted(running, 'running task')} {'goes' if running == 1 else 'go'} on"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from asyncio import to_thread
 from typing import Any, Final
 
-from iris_core.contracts import IrisError
+from iris_core.contracts import ConnectFailed, IrisError
 from iris_core.model.resources import format_age
 from iris_core.model.text import going_on
 from iris_core.procedures import lock, record
@@ -33,7 +33,7 @@ from iris_core.procedures.moves import Moves
 from iris_core.procedures.nested import Inner, Parts, flat
 from iris_core.procedures.record import Phase
 from iris_core.procedures.source_tree import as_value
-from iris_core.procedures.target import HEALTH_S, Lost, Saved, Target
+from iris_core.procedures.target import HANGS, HEALTH_S, Lost, Saved, Target
 from iris_core.procedures.way_back import So, way_back
 
 __all__ = ["GATE", "HEALTH_S", "Lost", "Saved", "Target", "restart"]
@@ -173,9 +173,13 @@ def _preflight(target: Target) -> Any:
             raise IrisError(f"no controller of {target.name} runs: {status.detail}", hint="cluster controller start")
         if not (status.url and status.boot_id and status.release):
             raise IrisError(
-                f"the controller of {target.name} does not serve: {status.detail}", hint="look at its log first"
+                f"the controller of {target.name} does not serve: {status.detail}",
+                hint=f"look at its log first; {HANGS}",
             )
-        tasks = await to_thread(target.running)
+        try:
+            tasks = await to_thread(target.running)
+        except ConnectFailed as error:
+            raise IrisError(error.message, hint=HANGS) from error
         standing = (await to_thread(record.read, target.store)).record
         stale = ""
         if standing is not None and standing.phase in (Phase.PENDING, Phase.ROLLBACK_REQUESTED):

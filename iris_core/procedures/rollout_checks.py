@@ -25,6 +25,7 @@ from iris_core.model.text import counted
 from iris_core.procedures import lock, record
 from iris_core.procedures.record import Phase
 from iris_core.procedures.source_tree import SourceTree, export
+from iris_core.procedures.target import HANGS
 
 if TYPE_CHECKING:
     from iris_core.procedures.events import Report
@@ -110,7 +111,8 @@ def of_controller(target: Target) -> tuple[Check, ...]:
     def serves() -> str:
         status = target.host.status()
         if not (status.running and status.url and status.release):
-            raise IrisError(f"the controller does not serve: {status.detail}", hint="cluster controller start")
+            hint = HANGS if status.running else "cluster controller start"
+            raise IrisError(f"the controller does not serve: {status.detail}", hint=hint)
         return f"{status.release[:12]} {status.detail}"
 
     def answers() -> str:

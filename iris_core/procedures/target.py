@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from iris_core.procedures.lock import Holder
 
 HEALTH_S: Final = 120.0
+HANGS: Final = "one that hangs: cluster controller stop, which kills it in the end, then start; if its database is why: runbook db-rollback"
+"""What leads out where a controller runs and neither serves nor ends."""
 
 
 @dataclass(frozen=True, slots=True)

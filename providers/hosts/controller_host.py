@@ -86,7 +86,7 @@ class SshControllerHost:
 
     def stop(self, kill_after_s: float | None = None) -> None:
         """See ControllerHost."""
-        self.remote.ask("stop", kill_after_s=kill_after_s, timeout_s=2 * STOP_S + MARGIN_S)
+        self.remote.ask("stop", kill_after_s=kill_after_s, timeout_s=3 * STOP_S + MARGIN_S)
 
     def status(self) -> ControllerStatus:
         """See ControllerHost."""

@@ -27,6 +27,10 @@ from providers.said import as_error
 LOG: Final = "controller.log"
 BEGIN_S: Final = 30.0
 STAGE_S: Final = 60.0
+KEEPER_STOP_S: Final = STOP_S + 10.0
+"""What a keeper may take to end, which kills its controller after `STOP_S`."""
+KILLED_S: Final = 30.0
+"""What a process may take to be gone once it was killed."""
 HEALTH_S: Final = 5.0
 """For one answer."""
 FIRST_LOOK_S: Final = 0.1
@@ -149,8 +153,13 @@ class LocalControllerHost:
                 found = self._controller(self._record())
                 if found is not None:
                     found.signal(signal.SIGKILL)
-            if not known.wait_gone(STOP_S + 10.0):
-                raise IrisError(f"process {known.pid} has not ended within {STOP_S + 10.0:g} s", hint="look at it")
+            # A keeper kills a controller that hangs. One whose keeper is gone, and a keeper that hangs itself, nobody else ends.
+            if not known.wait_gone(KEEPER_STOP_S if known is keeper else STOP_S):
+                known.signal(signal.SIGKILL)
+            if not known.wait_gone(KILLED_S):
+                raise IrisError(
+                    f"process {known.pid} was killed and has not ended", hint="it hangs in the kernel: look at its disk"
+                )
         if held(self.state_dir):
             raise IrisError(
                 f"another controller holds {self.state_dir}", hint="it was started by hand: end it where it was started"

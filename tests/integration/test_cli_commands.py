@@ -204,7 +204,7 @@ def test_rpc_names_every_method(cluster: LocalCluster) -> None:
 
 def test_status_and_processes(cluster: LocalCluster) -> None:
     done = cluster.until("cluster", "status", has="2/2 healthy")
-    assert "Running:   True" in done.out
+    assert re.search(r"^Running:   yes\nHealthy:   (yes|no)$", done.out, re.M), done.out
     controller = cluster.cli("process", "status")
     assert re.search(r"^PID: +[0-9]+$", controller.out, re.M)
     workers = cluster.cli("query", "SELECT worker_id FROM workers", "-f", "csv").out.split()[1:]

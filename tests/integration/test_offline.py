@@ -171,7 +171,7 @@ def test_what_is_no_checkpoint_is_one_line(saved: str, tmp_path: Path, temporary
 def test_the_status_of_a_checkpoint_does_not_claim_that_anything_runs(saved: str, temporary: Path) -> None:
     code, out, _ = iris("--checkpoint", saved, "cluster", "status")
     assert code == 0
-    assert f"Running:   False, this is a checkpoint\nAddress:   {saved}\n" in out
+    assert f"Running:   no, this is a checkpoint\nAddress:   {saved}\n" in out
     assert "Healthy" not in out and "Up for" not in out and "Jobs:" in out
 
 

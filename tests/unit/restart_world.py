@@ -68,6 +68,8 @@ class World:
         self.probation = False
         self.refuse_build, self.refuse_save, self.refuse_stop, self.refuse_secrets = "", "", "", ""
         self.refuse_room = ""
+        self.hangs = False
+        """It answers nothing."""
         self.answer_lost = False
         self.notes = True
         """A controller notes which checkpoint it ends with."""
@@ -139,6 +141,11 @@ class World:
             raise IrisError(self.refuse_build)
         return tree.id
 
+    def running(self) -> dict[str, int]:
+        if self.hangs:
+            raise ConnectFailed("http://fake:10000 did not answer within 20 s")
+        return {"running": 3}
+
     def room(self) -> None:
         if self.refuse_room:
             raise IrisError(self.refuse_room)
@@ -167,7 +174,7 @@ class World:
         return Target(
             name="lab", host=self.host, store=self.store, holder=Holder(procedure, "ada", "desk", 1), now_ms=self.clock.now_ms,
             freeze=lambda: SourceTree(NEW, self.folder, "main", "c0ffee", "Mend it", ("a.py",)),
-            build=self.build, schema=lambda release: self.schemas[release], running=lambda: {"running": 3},
+            build=self.build, schema=lambda release: self.schemas[release], running=self.running,
             checkpoint=self.checkpoint, restore_hint=lambda path: f"restore {path}", command="cluster controller restart",
             room=self.room, secrets=self.secrets, newest_whole=self.newest_whole, saved=self.saved, lost=self.lost,
         )  # fmt: skip

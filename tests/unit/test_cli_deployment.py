@@ -12,7 +12,7 @@ from iris_core.cli.controller_lifecycle import begin
 from iris_core.cli.deployment import Deployment
 from iris_core.cli.session import Session
 from iris_core.config.cluster import load_config
-from iris_core.contracts import IrisError
+from iris_core.contracts import ControllerStatus, IrisError
 from iris_core.procedures import lock, record
 from iris_core.procedures.lock import Holder
 from iris_core.procedures.record import Phase, RolloutRecord
@@ -286,7 +286,7 @@ def test_a_last_checkpoint_is_confirmed_by_name(lab: Lab) -> None:
 
 def test_status_shows_record_and_lock_also_while_nothing_runs(lab: Lab) -> None:
     done = lab.controller("status")
-    assert done.code == 1 and "Deployed:   nothing yet" in done.out and "Running:    False" in done.out
+    assert done.code == 1 and "Deployed:   nothing yet" in done.out and "Running:    no\n" in done.out
     made = RolloutRecord(Phase.COMMITTED, "0123456789abcdef", "fedcba9876543210", "gs://b/controller-state/7", 5)
     record.write(lab.store, made, record.read(lab.store))
     lock.acquire(lab.store, Holder("p1", "ada", "desk", 1))
@@ -320,6 +320,24 @@ class Started(Deployment):
 
     def has(self, release: str) -> bool:
         return True
+
+
+@pytest.mark.parametrize("serves", [True, False])
+def test_a_start_beside_a_controller_that_neither_serves_nor_ends_names_the_way_out(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, serves: bool
+) -> None:
+    host = FakeHost()
+    detail = "it serves at http://fake:1" if serves else "it is ending, its keeper is gone"
+    hung = ControllerStatus(True, "http://fake:1" if serves else "", 7, detail, "r1")
+    monkeypatch.setattr(host, "status", lambda: hung)
+    found = Started(load_config(lab.file), lab.file, host, Releases(lab.folder), lab.folder)
+    monkeypatch.setattr("iris_core.cli.deployment.deployment", lambda session: found)
+    done = lab.controller("start")
+    assert done.code == 1 and f"a controller of lab runs already: {detail}" in done.err and not host.effects
+    ways = ("cluster controller stop, which kills it" in done.err, "runbook db-rollback" in done.err)
+    assert ways == (not serves, not serves)
+    done = lab.controller("status")
+    assert "Running:    yes\n" in done.out and json.loads(lab.controller("status", "-o", "json").out)["running"] is True
 
 
 @pytest.mark.parametrize("words", [("stop",), ("checkpoint", "--stop")])

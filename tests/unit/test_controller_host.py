@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from iris_core.contracts import ControllerHost, ControllerUnhealthy, IrisError, StagedRelease
+from providers.local import controller_host
 from providers.local.controller_host import LocalControllerHost
 from providers.local.controller_keeper import RECORD, Keeper, begun
 from providers.local.last_checkpoint import FILE, forget, note
@@ -165,6 +166,30 @@ def test_a_controller_that_hangs_is_killed_when_it_has_to_end_soon_and_not_start
     place.host.stop(kill_after_s=0.1)
     assert start_time(hung.pid) is None and place.host.status().detail == "it was stopped"
     assert len(place.starts()) == 1
+
+
+@pytest.mark.parametrize("frozen", ["controller", "keeper"])
+def test_what_hangs_and_has_nobody_to_kill_it_is_killed_by_a_stop_and_can_be_started_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch, frozen: str
+) -> None:
+    monkeypatch.setattr(controller_host, "STOP_S", 0.1)
+    monkeypatch.setattr(controller_host, "KEEPER_STOP_S", 0.1)
+    place.host.start("r1")
+    hung, keeper = place.host.await_healthy(), place.keeper()
+    if frozen == "controller":
+        os.kill(hung.pid, signal.SIGSTOP)
+        keeper.signal(signal.SIGKILL)
+        until(lambda: not keeper.alive)
+        ending = place.host.status()
+        assert (ending.running, ending.url, ending.detail) == (True, "", "it is ending, its keeper is gone")
+        with pytest.raises(IrisError, match="it is ending, its keeper is gone"):
+            place.host.start("r1")
+    else:
+        keeper.signal(signal.SIGSTOP)
+    place.host.stop()
+    assert start_time(hung.pid) is None and not keeper.alive and not place.host.status().running
+    place.host.start("r1")
+    assert place.host.await_healthy().pid != hung.pid
 
 
 def test_the_program_of_a_release_runs_beside_a_stopped_controller_and_its_words_come_back(place: Place) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from iris_core.contracts import ConnectFailed, IrisError, RpcFailed
+from iris_core.contracts import ConnectFailed, ControllerStatus, IrisError, RpcFailed
 from iris_core.procedures import lock, moves, record
 from iris_core.procedures.approvals import Answer
 from iris_core.procedures.events import APPROVE, STOP, Status
@@ -517,6 +517,20 @@ async def test_a_controller_that_does_not_run_is_not_replaced_by_a_fresh_start(t
     world.host.running = False
     outcome = await world.run()
     assert outcome.status is Status.FAILED and outcome.next == "cluster controller start" and not world.host.effects
+
+
+@pytest.mark.parametrize("url", ["", "http://fake:10000"])
+async def test_a_controller_that_hangs_is_left_alone_and_the_way_out_is_named(tmp_path: Path, url: str) -> None:
+    world = World(tmp_path)
+    boot = "boot-1" if url else ""
+    hung = ControllerStatus(True, url, 7, "it is ending, its keeper is gone", OLD, boot)
+    world.host.status = lambda: hung  # type: ignore[method-assign]
+    world.hangs = True
+    outcome = await world.run()
+    assert outcome.status is Status.FAILED and not world.host.effects and world.record == BEFORE and world.free
+    said = "http://fake:10000 did not answer" if url else "does not serve: it is ending, its keeper is gone"
+    assert said in outcome.state
+    assert "cluster controller stop, which kills it" in outcome.next and "runbook db-rollback" in outcome.next
 
 
 @pytest.mark.parametrize("back", [False, True])
