@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from iris_controller.finelog.views import View
     from iris_core.model.regex import Compiled
 
+ANSWER_S = 0.25
+"""How long one answer of the store is searched for. Whoever runs a search and stops it loses the answer that is being made: much less
+than they give it, so that one that is stopped again and again gets on."""
+
 
 class Find:
     """All hits of one pattern in one view; with `min_level` only lines that state that level or a higher one."""
@@ -56,7 +60,8 @@ class Find:
         if self._searched_to < 0 and self._view.is_complete:
             self._searched_to = self._view.first_seq - 1
         while self._view.is_complete and self._searched_to < (end := self._view.numbered_to):
-            answer = yield from self._view.read_store(replace(self._query, cursor=self._searched_to, before=end + 1))
+            query = replace(self._query, cursor=self._searched_to, before=end + 1)
+            answer = yield from self._view.read_store(query, max_seconds=ANSWER_S)
             for line in answer.entries:
                 number = numbers.number_of(line.seq)
                 if number is not None:

@@ -43,10 +43,16 @@ LINE_OVERHEAD = 96
 
 
 def answering(
-    store: Store, query: Query, seconds: float, *, max_bytes: int = MAX_ANSWER_BYTES, counts: bool = True
+    store: Store,
+    query: Query,
+    seconds: float,
+    *,
+    max_bytes: int = MAX_ANSWER_BYTES,
+    max_seconds: float = MAX_SECONDS,
+    counts: bool = True,
 ) -> Generator[None, None, logs_pb2.FetchLogsResponse]:
     """One answer in slices of about so many seconds. Whoever lets go of it earlier holds no file of the store any more."""
-    scan = Scan(store, query, max_bytes=max_bytes, counts=counts)
+    scan = Scan(store, query, max_bytes=max_bytes, max_seconds=max_seconds, counts=counts)
     try:
         while not scan.step(seconds):
             yield

@@ -191,7 +191,11 @@ class ViewService:
                 regex = compile_content_regex(request.regex) if request.regex else None
                 entry.find = (wanted, Find(view, regex, request.substring, request.min_level))
             find = entry.find[1]
-            await self._change(self._advance(entry, find))
+            is_asked = True
+            try:
+                await self._change(self._advance(entry, find, lambda: is_asked))
+            finally:
+                is_asked = False
             hit = find.next(request.from_line, backward=request.backward)
             return logs_pb2.FindNextResponse(
                 found=hit is not None,
@@ -290,9 +294,11 @@ class ViewService:
         if not task.cancelled():
             task.exception()  # whoever waited was told; if nobody did, nobody wants to know
 
-    async def _advance(self, entry: _Entry, find: Find) -> None:
+    async def _advance(self, entry: _Entry, find: Find, is_asked: Callable[[], bool]) -> None:
+        """Searches on for a while. What nobody asks for any more ends with the slice under way: who asks next would wait for all of it."""
         async with entry.finding:
-            await self._run(find.advance(), FIND_S)
+            if is_asked():
+                await self._run(find.advance(), FIND_S, is_asked)
 
     async def _extend(self, entry: _Entry) -> None:
         view = entry.view
@@ -305,8 +311,13 @@ class ViewService:
         with self._room(ANSWER_BYTES) as room:
             return await self._run(entry.view.read(first, count, room))
 
-    async def _run(self, work: Generator[None, None, T], seconds: float | None = None) -> T:
-        """The result of the work, done in turns with that of others; None if it was not over in time."""
+    async def _run(
+        self,
+        work: Generator[None, None, T],
+        seconds: float | None = None,
+        is_asked: Callable[[], bool] = lambda: True,
+    ) -> T:
+        """The result of the work, done in turns with that of others; None if it was not over in time, or is not asked for any more."""
         loop = asyncio.get_running_loop()
         deadline = None if seconds is None else self._clock() + seconds
         try:
@@ -314,7 +325,7 @@ class ViewService:
                 is_over, result = await loop.run_in_executor(self._readers, one_step, work)
                 if is_over:
                     return result  # type: ignore[return-value]  # what the generator returned
-                if deadline is not None and self._clock() >= deadline:
+                if (deadline is not None and self._clock() >= deadline) or not is_asked():
                     work.close()
                     return None  # type: ignore[return-value]  # only for work without a result
         finally:

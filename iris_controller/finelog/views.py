@@ -20,7 +20,7 @@ from iris_controller.finelog.moments import Moments
 from iris_controller.finelog.numbers import BREAKS, CONTEXT, Numbers
 from iris_controller.finelog.order import TimeOrder
 from iris_controller.finelog.parts import LineCount
-from iris_controller.finelog.reader import answering
+from iris_controller.finelog.reader import MAX_SECONDS, answering
 from iris_controller.finelog.spans import is_whole, places, spans
 from iris_controller.finelog.surroundings import Surroundings
 from iris_core.wire.gen.iris.v1 import logs_pb2
@@ -360,6 +360,8 @@ class View:
 
     # Reading the store --------------------------------------------------------------------------------------------
 
-    def read_store(self, query: Query, max_bytes: int = 8 << 20) -> Generator[None, None, Answer]:
+    def read_store(
+        self, query: Query, max_bytes: int = 8 << 20, max_seconds: float = MAX_SECONDS
+    ) -> Generator[None, None, Answer]:
         """One answer of the store."""
-        return answering(self._store, query, STEP_S, max_bytes=max(max_bytes, 1), counts=False)
+        return answering(self._store, query, STEP_S, max_bytes=max(max_bytes, 1), max_seconds=max_seconds, counts=False)

@@ -480,6 +480,41 @@ def test_what_changes_a_view_is_done_once_although_who_asked_first_left(
     served(tmp_path, body)
 
 
+def test_a_search_that_nobody_waits_for_any_more_ends_with_its_slice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch)
+
+    async def body(made: Served) -> None:
+        for first in range(0, 400, 10):
+            made.put(numbered(10, first=first))
+        opened = await made.open("/u/j/0:0")
+        searches: list[object] = []
+        submit = made.pool.submit
+
+        def noted(*what: Any) -> Any:
+            searches.append(what[1])
+            return submit(*what)
+
+        monkeypatch.setattr(made.pool, "submit", noted)
+        gate.shut()
+        left = [asyncio.ensure_future(made.find(opened.view_id, substring=text)) for text in ("line 1", "line 2")]
+        try:
+            assert await asyncio.to_thread(gate.held.wait, 60)
+            for one in left:
+                one.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+            asked = asyncio.ensure_future(made.find(opened.view_id, substring="line 39"))
+        finally:
+            gate.open()
+        hit = await asked
+        assert (hit.complete, hit.number, hit.total) == (True, 39, 11)
+        assert searches.count(searches[0]) == 1, "it went on for nobody"
+        assert len({id(search) for search in searches}) == 2, "one was begun that nobody waited for"
+
+    served(tmp_path, body)
+
+
 def test_the_store_says_how_it_is(tmp_path: Path) -> None:
     async def run() -> logs_pb2.GetStoreHealthResponse:
         store = Store(tmp_path)

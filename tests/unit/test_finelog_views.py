@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from iris_controller.finelog import finding, view_service, views
 from iris_controller.finelog import query as queries
-from iris_controller.finelog import views
 from iris_controller.finelog.catalog import LOG
 from iris_controller.finelog.context import around, entries_of
 from iris_controller.finelog.export import Exporter
@@ -284,6 +284,22 @@ def test_what_retention_took_is_said_to_be_gone_and_the_rest_keeps_its_numbers(t
     fresh = view_of(store, "/u/j/0:0")
     assert "removed by retention" in fresh.state().capped_reason
     store.close()
+
+
+def test_a_search_that_is_stopped_again_and_again_gets_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answers are made in less time than it is given, or it would begin with the same one for ever."""
+    assert finding.ANSWER_S <= view_service.FIND_S / 4
+    monkeypatch.setattr(views, "STEP_S", 0.0)
+    monkeypatch.setattr(finding, "ANSWER_S", 0.0)
+    for first in range(0, 400, 10):
+        put(store, numbered(10, first=first))
+    find = Find(view_of(store, "/u/j/0:0"), None, "17")
+    for _ in range(100):
+        work = find.advance()
+        for _ in range(3):
+            next(work, None)
+        work.close()
+    assert (find.is_complete, find.total) == (True, 14)
 
 
 def test_a_view_is_the_same_while_its_lines_become_segments_and_those_are_merged(tmp_path: Path) -> None:
