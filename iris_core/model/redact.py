@@ -48,7 +48,9 @@ _JSON_VALUE_RE = re.compile(r"\"(?:[^\"\\]|\\.)*(?:\"|\Z)|'[^']*(?:'|\Z)|[^\s\"'
 _WHOLE_WORD_RE = re.compile(rf"(-{{0,2}})({_NAME})=(.*)", re.DOTALL)
 _FLAG_RE = re.compile(rf"--?({_NAME})")
 _HEADER_RE = re.compile(r"\b((?:proxy-)?authorization|(?:set-)?cookie|x-api-key)(\s*:\s*)([^\"'\r\n]+)", re.IGNORECASE)
-_USERINFO_RE = re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]{1,30}://)(?!\[redacted:userinfo\]@)[^\s/?#\"']+@")
+# An SSH URL's user name says who connects and is no secret; a password behind it is.
+_SSH_USER = r"(?!(?i:ssh)://[A-Za-z0-9._-]{1,32}@(?![^\s/?#\"']*@))"
+_USERINFO_RE = re.compile(rf"\b{_SSH_USER}([A-Za-z][A-Za-z0-9+.-]{{1,30}}://)(?!\[redacted:userinfo\]@)[^\s/?#\"']+@")
 _BEARER_RE = re.compile(r"\b(Bearer\s+)[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
 _PRIVATE_KEY_RE = re.compile(
     r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)", re.DOTALL

@@ -151,3 +151,22 @@ def test_redaction_is_total_and_stable(text: str) -> None:
 )
 def test_hostile_repetition_takes_linear_time(piece: str) -> None:
     redact_text(piece * 100_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("no answer from ssh://root@10.0.0.7/127.0.0.1:10000", False),
+        ("ssh://ops@h1.example/srv/iris", False),
+        ("SSH://a.user-1@h", False),
+        ("ssh://root:hunter2@h1/srv", True),
+        ("ssh://root%3Ahunter2@h1/srv", True),
+        ("ssh://root@hunter2@h1", True),
+        (f"ssh://{'a' * 33}@h1", True),
+        ("https://root@h1", True),
+    ],
+)
+def test_who_connects_by_ssh_is_said_and_with_what_is_not(text: str, hidden: bool) -> None:
+    said = redact_text(f"{text} and ssh://root@h2")
+    assert said.endswith(" and ssh://root@h2") and "hunter2" not in said
+    assert ("[redacted:userinfo]" in said) == hidden and redact_text(said) == said
