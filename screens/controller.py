@@ -63,7 +63,7 @@ class ControllerScreen(PulseScreen, RowMenu):
 
     def lines(self, now_ms: int) -> list[Pulse]:
         row = self.value("controller")
-        return condition(row, now_ms) if row is not None else []
+        return condition(row, now_ms, self.session.client.url) if row is not None else []
 
     def empty_words(self) -> tuple[str, ...]:
         return (

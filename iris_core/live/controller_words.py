@@ -21,11 +21,15 @@ _SHORT: Final = 12
 SLOW_MS: Final = 50.0
 
 
-def condition(row: ControllerRow, now_ms: int) -> list[Pulse]:
-    """All lines."""
+def condition(row: ControllerRow, now_ms: int, address: str = "") -> list[Pulse]:
+    """All lines. `address` is where it was asked, which another terminal needs to ask it too; "" is left out."""
     found = list(troubles(None, row, (), now_ms))
     if not found:
         found.append(line("well", "", ("The controller is ready, and knows of nothing wrong with itself.", Tone.GOOD)))
+    if address:
+        # What is reached through a tunnel has an address for people alone.
+        use = "  for --controller-url" if address.startswith("http") else ""
+        found.append(line("address", "Address", (address, Tone.PLAIN), (use, Tone.DIM)))
     found += _process(row, now_ms)
     found += _loop(row)
     found += _holds(row)

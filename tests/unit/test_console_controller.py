@@ -43,6 +43,12 @@ def test_everything_the_row_has_is_in_words() -> None:
     assert found["store"].startswith("serving, 12GB of 100GB")
 
 
+def test_the_address_that_another_terminal_needs_is_there() -> None:
+    lines = {line.id: line.text for line in condition(controller(NOW), NOW, "http://127.0.0.1:46819")}
+    assert lines["address"] == "http://127.0.0.1:46819  for --controller-url"
+    assert "address" not in text(controller(NOW))
+
+
 def test_background_work_is_named_and_what_ended_says_why() -> None:
     row = controller(NOW, background=[rows.BackgroundTask(name="leases", ended="OSError: [bad]")])
     found = text(row)
