@@ -24,7 +24,7 @@ class Parser(argparse.ArgumentParser):
 
 def parser() -> Parser:
     root = Parser(prog="iris-controller", description="The Iris controller daemon.")
-    commands = root.add_subparsers(dest="command", required=True, parser_class=Parser)
+    commands = root.add_subparsers(dest="command", parser_class=Parser)
     serve = commands.add_parser("serve", help="run the controller in the foreground")
     serve.add_argument("--config", metavar="FILE", required=True, help="the cluster's YAML file")
     serve.add_argument("--state-dir", metavar="DIR", help="local state (default: storage.local_state_dir)")
@@ -170,6 +170,9 @@ def restore_to(checkpoint: str, folder: str) -> int:
 def main(argv: list[str] | None = None) -> int:
     """Exit codes: 0 stopped on request, 1 cannot start, 2 usage."""
     words = parser().parse_args(argv)
+    if words.command is None:
+        parser().print_help(sys.stderr)
+        return 2
     try:
         if words.command == "store":
             return store_command.run(words)

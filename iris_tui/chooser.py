@@ -22,7 +22,7 @@ class ChooserApp(App[str], inherit_bindings=False):
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     #question { text-style: bold; padding: 1 2 0 2; }
-    #hint { color: $text-muted; padding: 0 2; }
+    #hint, #local { color: $text-muted; padding: 0 2; }
     OptionList { margin: 1 2; height: 1fr; border: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -39,6 +39,11 @@ class ChooserApp(App[str], inherit_bindings=False):
     def compose(self) -> ComposeResult:
         yield Static("Which cluster?", id="question", markup=False)
         yield Static("Enter opens it, q leaves. `iris --cluster=NAME` opens one directly.", id="hint", markup=False)
+        yield Static(
+            "No local cluster runs here; `iris-core cluster start --local` starts one, and `iris demo` one to look around in.",
+            id="local",
+            markup=False,
+        )
         wide = max((len(name) for name in self._names), default=0) + 2
         lines = [f"{one_line(name):<{wide}}{one_line(self._notes.get(name, ''))}".rstrip() for name in self._names]
         yield OptionList(*(Option(Content(line)) for line in lines))

@@ -8,12 +8,16 @@ it.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+
+_NAMED: Final = 3
+"""So many groups that have a command of that name are offered."""
 
 
 class Lazy(NamedTuple):
@@ -48,9 +52,22 @@ class LazyGroup(click.Group):
         if args and args[0] not in self.table and not args[0].startswith("-"):
             from iris_core.model.errors import did_you_mean, shown
 
-            near = did_you_mean(args[0], self.table)
+            near = self._in_a_group(ctx, args[0]) or did_you_mean(args[0], self.table)
             raise click.UsageError(f"No such command {shown(args[0])}{'; ' + near if near else ''}", ctx)
         return super().resolve_command(ctx, args)
+
+    def _in_a_group(self, ctx: click.Context, name: str) -> str:
+        """`did you mean 'job logs'?` for what is a command of groups below this one, "" if it is of none.
+
+        Imports them all, which only an error may cost.
+        """
+        commands = ((group, self.get_command(ctx, group)) for group in self.table)
+        found = [
+            f"'{group} {name}'"
+            for group, command in commands
+            if isinstance(command, LazyGroup) and name in command.table
+        ]
+        return f"did you mean {' or '.join(found[:_NAMED])}?" if found else ""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows: Sequence[tuple[str, str]] = [(name, found.help) for name, found in self.table.items()]

@@ -140,3 +140,10 @@ def test_killed_between_its_renames_taking_back_goes_on(place: Place, monkeypatc
     assert place.names() == ["db.aside.run-1", "db.undone.run-1"]
     assert place.run("--undo", "run-1") == 0
     assert (place.jobs(), place.names()) == (15, ["db", "db.undone.run-1"])
+
+
+def test_without_a_command_the_commands_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main([]) == 2
+    shown = capsys.readouterr()
+    assert not shown.out
+    assert "run the controller in the foreground" in shown.err and "restore" in shown.err

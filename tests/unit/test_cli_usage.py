@@ -30,6 +30,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     [
         ("jbo list", "No such command 'jbo'; did you mean 'job'?"),
         ("job lsit", "No such command 'lsit'; did you mean 'list'?"),
+        ("cancel /u/j", "No such command 'cancel'; did you mean 'job cancel'?"),
+        ("logs /u/j", "No such command 'logs'; did you mean 'job logs' or 'task logs' or 'attempt logs'?"),
+        ("nothing /u/j", "No such command 'nothing'"),
         ("job list --stat running", "No such option '--stat'; did you mean '--state'"),
         ("job list --state runing", "no job state 'runing'; did you mean 'running'?"),
         ("job list --prefix t", "the prefix 't' does not start with '/'"),

@@ -470,5 +470,6 @@ async def test_the_first_question_says_which_cluster_is_production() -> None:
         await pilot.pause()
         lines = [strip.text for strip in app.screen._compositor.render_strips()]
         assert any(line.split() == ["eu-prod", "PROD"] for line in lines)
+        assert "`iris-core cluster start --local`" in " ".join(" ".join(lines).split())
         await pilot.press("down", "enter")
     assert app.return_value == "lab"
