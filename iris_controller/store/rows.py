@@ -2,7 +2,8 @@
 
 SQLite takes a bound value in a third of the time that it needs for one out of JSON, but a statement for each number of rows there may
 be would be compiled anew each time. So rows are bound by whole chunks, whose statements are few and stay prepared, and what is left
-over travels as one JSON array. Never `executemany`: beside a busy interpreter it waits for it once a row (DESIGN §4).
+over travels as one JSON array, or, where it is little, as a chunk of its own. Never `executemany`: beside a busy interpreter it waits
+for it once a row (DESIGN §4).
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 
 CHUNKS: Final = (250, 50)
+FEW: Final = 16
+"""A batch brings some submissions, of any number: up to this each number has a statement of its own, of which there are few enough to
+stay prepared. Each statement costs the writer's thread the interpreter three times, and a busy loop gives it back late."""
 
 _NULLABLE: Final = frozenset({"current_worker_id"})
 """Columns whose empty text is stored as NULL."""
@@ -49,9 +53,11 @@ def bulk(sql: Callable[[int], str], rows: Sequence[Row]) -> Iterator[Statement]:
 
 
 def bound(sql: Callable[[int], str], rows: Sequence[Row]) -> Iterator[Statement]:
-    """As `bulk`, for rows with bytes, which JSON cannot carry. Chunks of few sizes: a batch may be of any number of submissions."""
-    found, _ = _whole(sql, rows, (*CHUNKS, 16, 4, 1))
+    """As `bulk`, for rows with bytes, which JSON cannot carry. What is left over after chunks of `FEW` is a statement too."""
+    found, left = _whole(sql, rows, (*CHUNKS, FEW))
     yield from found
+    if left:
+        yield sql(len(left)), tuple(chain.from_iterable(left))
 
 
 def _whole(
