@@ -383,20 +383,35 @@ class Router:
         if self.plans is not None and isinstance(argument, Message):
             call.guard = self.plans.guard(call, argument, entry.access)
 
-        async def work() -> Answer:
-            answer: Answer = await entry.handler(argument, call)
-            if not call.replayed:
-                audit_lines.write(entry.access, call, argument, answer, self.plans)
-            return answer
+        heard: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
+        async def work() -> None:
+            try:
+                answer: Answer = await entry.handler(argument, call)
+                if not call.replayed:
+                    audit_lines.write(entry.access, call, argument, answer, self.plans)
+            except asyncio.CancelledError:
+                heard.cancel()
+                raise
+            except Exception as error:
+                if heard.done():
+                    _nobody_asks(entry, error)
+                else:
+                    heard.set_exception(error)
+            else:
+                if not heard.done():
+                    heard.set_result(answer)
+
+        # A task of its own, which tells of its end itself: the caller may leave, and one who waits is woken at once.
         task = asyncio.create_task(work(), name=entry.method.full_name)
         self._mutations.add(task)
         task.add_done_callback(self._mutations.discard)
         try:
-            return await asyncio.shield(task)
+            return await heard
         except asyncio.CancelledError:
             call.cancelled.set()
-            task.add_done_callback(_nobody_asks)
+            if not heard.cancelled() and isinstance(error := heard.exception(), Exception):
+                _nobody_asks(entry, error)
             raise
 
 
@@ -447,7 +462,7 @@ def _request_id(request: Message) -> str:
     return request_id
 
 
-def _nobody_asks(task: asyncio.Task[Any]) -> None:
+def _nobody_asks(entry: Entry, error: Exception) -> None:
     """Logs the failure of a mutation whose caller left."""
-    if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, RpcError):
-        log.error("%s failed after its caller had left", task.get_name(), exc_info=error)
+    if not isinstance(error, RpcError):
+        log.error("%s failed after its caller had left", entry.method.full_name, exc_info=error)

@@ -83,7 +83,8 @@ class Writer:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         self._queue.put((statements, loop, done))
-        await asyncio.shield(done)
+        # Whoever stops waiting ends the answer alone: the transaction is carried out.
+        await done
 
     def refuse(self, why: str) -> None:
         """From now on every transaction fails with CommitFailed: the state is somebody else's to write."""

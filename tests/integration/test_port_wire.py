@@ -274,6 +274,28 @@ def test_a_mutation_is_finished_and_audited_though_its_caller_left(caplog: pytes
     run(main())
 
 
+def test_a_mutation_that_fails_after_its_caller_left_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    begun = asyncio.Event()
+
+    async def put(request: Any, call: Any) -> Any:
+        begun.set()
+        await call.cancelled.wait()
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        async with serving({"ControllerService/PutBundle": put}) as env, env.channel() as channel:
+            call = channel.unary_unary("/iris.v1.ControllerService/PutBundle")(b"")
+            waiting = asyncio.ensure_future(call)
+            await begun.wait()
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            said = "ControllerService/PutBundle failed after its caller had left"
+            await until(lambda: said in caplog.messages, "the failure is logged")
+
+    run(main())
+
+
 def test_a_callers_deadline_ends_a_read() -> None:
     async def jobs(request: Any, call: Any) -> Any:
         left = call.time_left_s()
