@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from iris_controller.audit import audit
+from iris_controller.crowd import Crowd
 from iris_controller.quiet import Repeats
 from iris_controller.rpc.errors import RpcError, unavailable
 from iris_controller.state import kernel
@@ -116,6 +117,7 @@ class ControllerLoop:
         ticker: Ticker,
         *,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        crowd: Crowd | None = None,
     ) -> None:
         self.model = model
         self.stats = LoopStats()
@@ -144,6 +146,9 @@ class ControllerLoop:
         self._failed_in_a_row = 0
         self._committed = asyncio.Condition()
         self._repeats = Repeats()
+        self._crowd = crowd or Crowd()
+        self._enough = 1
+        """With so many commands in the queue the loop is woken."""
 
     def on_commit(self, listener: Callable[[Committed], None]) -> None:
         self._listeners.append(listener)
@@ -166,9 +171,9 @@ class ControllerLoop:
         if not (by_holder and self._held and not self._closing and not self._fenced):
             self.require_writable()
         command: Command[T] = Command(name, plan, asyncio.get_running_loop().create_future())
-        self._queue.append(command)
-        self._wake.set()
-        return await asyncio.shield(command.done)
+        self._enqueue(command)
+        # Nobody else waits for it: a caller who leaves ends the answer alone, the command is carried out.
+        return await command.done
 
     def post(self, name: str, plan: Plan[T]) -> asyncio.Future[T]:
         """Queues a command of the controller's own: it is retried until its commit succeeds."""
@@ -180,9 +185,13 @@ class ControllerLoop:
         if self._held:
             self._parked.append(command)
             return command.done
-        self._queue.append(command)
-        self._wake.set()
+        self._enqueue(command)
         return command.done
+
+    def _enqueue(self, command: Command[Any]) -> None:
+        self._queue.append(command)
+        if len(self._queue) >= self._enough:
+            self._wake.set()
 
     def wake(self) -> None:
         """The ticker has something to plan."""
@@ -200,6 +209,7 @@ class ControllerLoop:
         """Takes nothing in any more: callers get UNAVAILABLE, the controller's own commands wait, nothing is scheduled. Returns once
         what was there before is durable; then the state does not change until `resume`."""
         self._held = why
+        self._wake.set()
         while self._queue or self._busy:
             await self.next_commit(HOLD_LOOK_S)
 
@@ -219,6 +229,7 @@ class ControllerLoop:
                 self._wake.clear()
                 await self._rest()
                 continue
+            await self._gather()
             self._busy = True
             try:
                 await self._batch()
@@ -290,6 +301,21 @@ class ControllerLoop:
         except TimeoutError:
             return
 
+    async def _gather(self) -> None:
+        """Lets more commands come where they are likely to (`crowd`)."""
+        enough = self._crowd.enough()
+        if not 0 < len(self._queue) < enough or self._single or self._closing or self._fenced or self._held:
+            return
+        self._enough = enough
+        self._wake.clear()
+        try:
+            async with asyncio.timeout(self._crowd.patience_s()):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+        finally:
+            self._enough = 1
+
     async def _batch(self) -> None:
         commands = self._in_hand = self._take()
         now_ms = self._wall_ms()
@@ -319,6 +345,7 @@ class ControllerLoop:
                 log.info("the state store accepts writes again")
             self.stats.store_error = ""
             self.stats.changes += overlay.changes_state
+            self._crowd.committed(len(commands), len(self._queue), self.stats.last_commit_ms / 1000)
             self._failed_in_a_row = 0
         self._finish(commands, overlay, reasons, now_ms)
         self._in_hand = []

@@ -270,3 +270,18 @@ async def test_a_nan_is_no_reason_to_call_the_disk_full(tmp_path: Path) -> None:
         with pytest.raises(sqlite3.OperationalError):
             await r.real.commit([("INSERT INTO meta SELECT value, 1 FROM json_each(?)", ('["a", NaN',))])
         await r.real.commit([("INSERT INTO meta VALUES ('a', 1)", ())])
+
+
+async def test_a_caller_who_leaves_ends_neither_its_command_nor_the_batch(tmp_path: Path) -> None:
+    async with rig(tmp_path / "c.sqlite3") as r:
+        left = asyncio.create_task(r.loop.submit("left", lambda o, now: submit.admit(o, job("/u/left"), now)))
+        stays = asyncio.create_task(r.loop.submit("stays", lambda o, now: submit.admit(o, job("/u/stays"), now)))
+        # Both are queued with the first pass of the event loop; what of them is planned by then does not matter.
+        await asyncio.sleep(0)
+        left.cancel()
+        await asyncio.wait_for(stays, 30)
+        with pytest.raises(asyncio.CancelledError):
+            await left
+        await r.until_quiet()
+        assert set(r.model.jobs) == {"/u/left", "/u/stays"}
+        same(r.model, r.loaded())
