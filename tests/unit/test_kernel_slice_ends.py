@@ -1,0 +1,48 @@
+"""What the end of a slice costs those who are on it (control-plane §3.1, §1.6)."""
+
+from __future__ import annotations
+
+from iris_controller.state.records import Charge
+from iris_controller.state.slices import Lifecycle, Slice, give_up
+from iris_core.model.states import TaskState
+from tests.unit.kernel_world import World
+from tests.unit.test_kernel_gang import SIZE, gang, place
+
+S = TaskState
+
+
+def end_slice(world: World) -> None:
+    """Gives up the slice that all workers of the world are."""
+    row = Slice("s1", "g", Lifecycle.READY, tuple(world.model.workers), world.now_ms)
+    with world.batch() as o:
+        o.slices["s1"] = row
+    for worker_id in row.worker_ids:
+        world.change_worker(worker_id, slice_id="s1")
+    with world.batch() as o:
+        give_up(o, row, Lifecycle.DRAINING, "autoscaler", "it goes", world.now_ms)
+
+
+def charges(world: World, uids: list[str]) -> list[Charge]:
+    return [world.model.attempts[uid].charge for uid in uids]
+
+
+def test_what_had_begun_is_charged_and_what_was_only_assigned_is_free() -> None:
+    world = World()
+    world.add_worker("w")
+    world.submit(tasks=2, max_retries_preemption=5)
+    uids = [world.running(0), world.assign(1)]
+    end_slice(world)
+    assert charges(world, uids) == [Charge.PREEMPTION, Charge.NONE]
+    assert [world.task(index).state for index in (0, 1)] == [S.PENDING, S.PENDING]
+    assert (world.job().preemption_count, world.job().failure_count) == (1, 0)
+    assert not world.model.workers["w"].placeable, "nothing more comes there"
+
+
+def test_of_a_gang_one_member_pays() -> None:
+    world = gang(max_retries_preemption=5)
+    uids = place(world)
+    end_slice(world)
+    assert charges(world, uids) == [Charge.PREEMPTION] + [Charge.NONE] * (SIZE - 1)
+    assert [world.model.attempts[uid].state for uid in uids] == [S.PREEMPTED] + [S.COSCHED_FAILED] * (SIZE - 1)
+    assert {world.task(index).state for index in range(SIZE)} == {S.PENDING}
+    assert world.job().preemption_count == 1
