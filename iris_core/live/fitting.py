@@ -17,7 +17,12 @@ Widths = dict[str, int]
 
 
 def fit(
-    columns: Sequence[ColumnSpec[Any]], width: int, *, gap: int = 1, needs: Mapping[str, int] | None = None
+    columns: Sequence[ColumnSpec[Any]],
+    width: int,
+    *,
+    gap: int = 1,
+    needs: Mapping[str, int] | None = None,
+    keep: str = "",
 ) -> list[tuple[ColumnSpec[Any], int]]:
     """Choose which columns fit into `width` cells and how wide each is, `gap` cells between them.
 
@@ -29,6 +34,7 @@ def fit(
     Args:
         needs: Cells of the widest text that is seen, by column, 0 = every row that is seen has nothing there, and one that is not in it is
             not known; None = nothing is known, and every column grows to its maximum.
+        keep: The column that is hidden last, because the rows are sorted by it.
     """
     shown = list(columns)
 
@@ -36,7 +42,8 @@ def fit(
         return sum(column.min_width for column in shown) + gap * max(len(shown) - 1, 0)
 
     while needed() > width:
-        candidates = [column for column in shown if column.hide]
+        candidates = [column for column in shown if column.hide and column.id != keep]
+        candidates = candidates or [column for column in shown if column.hide]
         if not candidates:
             break
         shown.remove(max(candidates, key=lambda column: column.hide))
@@ -56,7 +63,7 @@ def fit(
         least = (min(c.min_width, wanted[c.id]) if c.flex else max(c.min_width, bounded[c.id]) for c in shown)
         return sum(least) + gap * max(len(shown) - 1, 0) > width
 
-    idle = [column for column in shown if column.hide and needs.get(column.id) == 0]
+    idle = [column for column in shown if column.hide and column.id != keep and needs.get(column.id) == 0]
     while idle and cut():
         column = max(idle, key=lambda column: column.hide)
         idle.remove(column)

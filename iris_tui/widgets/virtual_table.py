@@ -328,7 +328,7 @@ class VirtualTable(ActionHost, Scrolled, Painted, can_focus=True, inherit_bindin
     def _fit(self) -> list[tuple[ColumnSpec[Any], int]]:
         width = self.room
         if self._fitted_for != width:
-            fitted = fit(self.view.columns, width - GUTTER, needs=self._needs or None)
+            fitted = fit(self.view.columns, width - GUTTER, needs=self._needs or None, keep=self.sorted_by)
             if fitted != self._fitted:
                 self._cache.clear()
                 self._ahead.clear()

@@ -179,6 +179,19 @@ def test_a_column_that_nothing_stands_in_is_hidden_where_another_would_be_cut_fo
     assert {"preemptions", "memory"} <= set(unknown), "nothing is hidden before a row was seen"
 
 
+def test_the_column_that_rows_are_sorted_by_is_hidden_last() -> None:
+    columns = pick(TASKS, ("task_id", "exit", "preemptions", "memory", "worker", "reason"))
+    needs = {"task_id": 20, "exit": 13, "worker": 18, "reason": 60, "preemptions": 0, "memory": 0}
+
+    def shown(width: int, keep: str = "") -> set[str]:
+        return {column.id for column, _ in fit(columns, width, needs=needs, keep=keep)}
+
+    for width in range(60, 120):
+        gone = set(needs) - shown(width)
+        assert all(name in shown(width, name) for name in gone), width
+    assert "preemptions" not in shown(10, "preemptions"), "but nothing stands beside the terminal"
+
+
 def test_a_time_is_not_cut_for_the_sake_of_numbers_that_are_short() -> None:
     columns = pick(USERS, ("user", "limit", "spent", "utilisation", "max_band", "effective_band", "updated"))
     needs = {"user": 8, "limit": 9, "spent": 5, "utilisation": 4, "max_band": 11, "effective_band": 11, "updated": 19}
