@@ -60,6 +60,9 @@ def run(
             try:
                 with commands.make_context(program, list(argv), obj=session) as ctx:
                     return commands.invoke(ctx)
+            except Exception as error:
+                session.hint_unreached(error)
+                raise
             finally:
                 session.close()
 

@@ -6,6 +6,7 @@ Commands reach it as `@click.pass_obj`. Must never dial before `client` is asked
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,16 @@ class Session:
         self._target: Target | None = None
         self._client: Client | None = None
         self._closing: list[Callable[[], object]] = []
+
+    @property
+    def named(self) -> str:
+        """The cluster that is meant by its name, for what is read in its file: that of --cluster, else of $IRIS_CLUSTER
+        where that is what decides; "" when it is meant in another way or not at all."""
+        if self.cluster or self.config or self.controller_url or self.checkpoint:
+            return self.cluster
+        from iris_core.connect.target import from_environment
+
+        return from_environment(os.environ)[1]
 
     @property
     def target(self) -> Target:
@@ -138,6 +149,34 @@ class Session:
         if self.config:
             return f"--config={self.config} "
         return f"--cluster={self.cluster} " if self.cluster else ""
+
+    def hint_unreached(self, error: Exception) -> None:
+        """Names what to do about a controller that did not answer, where it is one that this program deploys and nothing is said yet."""
+        if self._target is None or not self._target.must_be:
+            return
+        from iris_core.client.calls import NotReached, Timeout
+        from iris_core.contracts import ConnectFailed
+
+        # Any other kind is about the host itself, or the way to it.
+        unreached = isinstance(error, NotReached | Timeout) or type(error) is ConnectFailed
+        if unreached and isinstance(error, ConnectFailed) and not error.hint and self._is_deployment():
+            words = f"{self.program} {self.selector()}cluster controller"
+            error.hint = f"{words} status says how it stands, {words} start starts one that is stopped"
+
+    def _is_deployment(self) -> bool:
+        import os
+        from pathlib import Path
+
+        from iris_core.config.cluster import find_cluster, load_config
+        from iris_core.contracts import IrisError
+
+        try:
+            config = load_config(
+                Path(self.config) if self.config else find_cluster(self.cluster or os.environ["IRIS_CLUSTER"])
+            )
+        except (IrisError, KeyError):
+            return False  # the file is gone meanwhile
+        return bool(config.remote_state_dir) and config.local_state_dir is not None
 
     def at_close(self, call: Callable[[], object]) -> None:
         """Has something else ended with this run."""

@@ -11,8 +11,9 @@ import pytest
 from iris_core.cli.controller_lifecycle import begin
 from iris_core.cli.deployment import Deployment
 from iris_core.cli.session import Session
+from iris_core.client.calls import NotReached, Timeout
 from iris_core.config.cluster import load_config
-from iris_core.contracts import ControllerStatus, IrisError
+from iris_core.contracts import ConnectFailed, ControllerStatus, IrisError, RpcFailed
 from iris_core.procedures import lock, record
 from iris_core.procedures.lock import Holder
 from iris_core.procedures.record import Phase, RolloutRecord
@@ -62,6 +63,32 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     git(tree, "commit", "-q", "-m", "First")
     monkeypatch.chdir(tree)
     return Lab(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("error", "how", "named"),
+    [
+        (NotReached("cannot connect: connection refused"), "", True),
+        (Timeout("did not answer within 30 s"), "", True),
+        (ConnectFailed("the connection broke"), "", True),
+        (ConnectFailed("no tunnel", hint="is the host up?"), "", False),
+        (RpcFailed("UNAVAILABLE", "it ends"), "", False),
+        (NotReached("cannot connect: connection refused"), "url", False),
+        (NotReached("cannot connect: connection refused"), "no deployment", False),
+    ],
+)
+def test_a_deployment_whose_controller_does_not_answer_is_told_what_to_look_at(
+    lab: Lab, error: IrisError, how: str, named: bool
+) -> None:
+    if how == "no deployment":
+        lab.write(lab.file.read_text().replace(", remote_state_dir:", " } #"))
+    selector = "--controller-url=http://127.0.0.1:10000" if how == "url" else f"--config={lab.file}"
+    lab.client.answer("GetClusterStatus", error)
+    done = lab.cli("cluster", "status", selector=selector)
+    assert done.code == 1 and error.message in done.err and done.err.count("\n") == 1
+    words = f"iris-core --config={lab.file} cluster controller"
+    wanted = f"; {words} status says how it stands, {words} start starts one that is stopped"
+    assert (wanted in done.err) == named and ("cluster controller" in done.err) == named
 
 
 @pytest.mark.parametrize("command", ["start", "restart"])
