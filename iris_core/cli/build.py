@@ -203,11 +203,12 @@ def _config(session: Session) -> ClusterConfig:
     from iris_core.config.places import LOCAL
     from iris_core.contracts import UsageFailed
 
-    if session.cluster == LOCAL:
+    cluster = session.named
+    if cluster == LOCAL:
         raise UsageFailed("the local cluster runs from where it was started, and has no images")
-    if not (session.config or session.cluster):
+    if not (session.config or cluster):
         raise UsageFailed("no cluster is named", hint="give --config FILE, or --cluster NAME")
-    return load_config(Path(session.config) if session.config else find_cluster(session.cluster))
+    return load_config(Path(session.config) if session.config else find_cluster(cluster))
 
 
 def _write(found: Sequence[tuple[str, ImageInfo]], how: str, *, headers: bool) -> None:

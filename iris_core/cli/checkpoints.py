@@ -61,7 +61,7 @@ def _place(session: Session) -> str:
 
     if session.checkpoint:
         return session.checkpoint
-    found = state_place(session.cluster, session.config, on_host=place_on_host)
+    found = state_place(session.named, session.config, on_host=place_on_host)
     if found:
         return found
     if session.target.environment != "local":

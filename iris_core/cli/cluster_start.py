@@ -110,7 +110,7 @@ def _deployed(session: Session) -> int:
     from iris_core.cli.controller_lifecycle import begin
     from iris_core.cli.deployment import deployment
 
-    if not (session.config or session.cluster):
+    if not (session.config or session.named):
         raise UsageFailed(
             "which cluster is not said", hint="cluster start --local, or name one: --config FILE, --cluster NAME"
         )

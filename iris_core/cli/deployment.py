@@ -139,14 +139,15 @@ def deployment(session: Session) -> Deployment:
     from iris_core.config.places import LOCAL
     from iris_core.procedures.releases import Releases
 
-    if session.cluster == LOCAL:
+    cluster = session.named
+    if cluster == LOCAL:
         raise UsageFailed(
             "the local cluster lives and ends with whoever started it: there is no deployment to change",
             hint="end it there; cluster start --local starts it again",
         )
-    if not (session.config or session.cluster):
+    if not (session.config or cluster):
         raise UsageFailed("no cluster is named", hint="give --config FILE, or --cluster NAME")
-    file = Path(session.config) if session.config else find_cluster(session.cluster)
+    file = Path(session.config) if session.config else find_cluster(cluster)
     config = load_config(file)
     on = next((kind for kind in (config.controller_on, config.platform) if kind not in (LOCAL, MANUAL)), "")
     if on:

@@ -147,12 +147,12 @@ def add_environment(session: Session, request: pb.LaunchJobRequest, variables: M
 def check_cluster(session: Session, options: RunOptions) -> None:
     """Finds the controller, and checks regions and zones where a cluster file says which there are. Raises UsageFailed, ConnectFailed."""
     _ = session.target
-    named = session.cluster and session.cluster != LOCAL and not session.controller_url
+    named = session.named if session.named != LOCAL and not session.controller_url else ""
     if not (options.regions or options.zone) or not (session.config or named):
         return
     from iris_core.config.cluster import find_cluster, load_config
 
-    groups = load_config(Path(session.config) if session.config else find_cluster(session.cluster)).scale_groups
+    groups = load_config(Path(session.config) if session.config else find_cluster(named)).scale_groups
     check_places(options, *places_of((group.region, group.zone) for group in groups.values()))
 
 

@@ -50,6 +50,12 @@ class Target:
     """Opens the way to a controller that cannot be reached directly; `url` is then its address for people alone."""
 
 
+def from_environment(variables: Mapping[str, str]) -> tuple[str, str]:
+    """The address, or else the name of a cluster, that the environment gives where no selector does; "" = none."""
+    url = variables.get("IRIS_CONTROLLER_URL", "")
+    return url, "" if url else variables.get("IRIS_CLUSTER", "")
+
+
 def resolve(
     *,
     cluster: str = "",
@@ -67,8 +73,7 @@ def resolve(
     if controller_url and config:
         raise UsageFailed("--controller-url and --config exclude each other", hint="give one of them")
     if not (controller_url or config or cluster):
-        controller_url = variables.get("IRIS_CONTROLLER_URL", "")
-        cluster = "" if controller_url else variables.get("IRIS_CLUSTER", "")
+        controller_url, cluster = from_environment(variables)
     if controller_url:
         return _at(parse_url(controller_url), cluster, read_only)
     if config:

@@ -282,3 +282,22 @@ def test_the_help_of_query_names_every_state_by_its_number() -> None:
     said = " ".join(out().decode().split()).replace("coscheduled", "cosched")
     for state in TaskState:
         assert not state or f"{state.value} {state.name.lower().replace('_', ' ')}" in said
+
+
+def test_a_deployment_is_named_by_the_environment_too(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the whole program takes for the default is that of what changes a controller, too."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "lab.yaml").write_text(
+        "name: lab\nplatform: {local: }\ncontroller: {local: {port: 10000}}\nworker_provider: {}\n"
+        f'storage: {{local_state_dir: "{tmp_path}/state", remote_state_dir: "file://{tmp_path}/remote"}}\n'
+    )
+    status = ("cluster", "controller", "status")
+    unnamed = world.cli(*status, selector="--read-only")
+    assert unnamed.code == 2 and "no cluster is named" in unnamed.err
+    monkeypatch.setenv("IRIS_CLUSTER", "lab")
+    named = world.cli(*status, selector="--read-only")
+    assert named.code == 1 and "Cluster:    lab" in named.out
+    monkeypatch.setenv("IRIS_CONTROLLER_URL", "http://127.0.0.1:9")
+    assert "no cluster is named" in world.cli(*status, selector="--read-only").err
