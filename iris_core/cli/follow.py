@@ -72,6 +72,7 @@ class Follower:
         self._store_silent = False
         self._said = ""
         self._lost: set[str] = set()
+        self._is_under_way = False
         self._began = clock()
         self._explain_at = self._began + SILENT_WORD_S
         self.cursor = 0
@@ -79,6 +80,7 @@ class Follower:
     def run(self, cursor: int = 0) -> Standing:
         """Follows from behind `cursor` to the end, and returns how the subject stands then. Raises IrisError."""
         self.cursor = cursor
+        self._is_under_way = cursor > 0
         wait_ms = FIRST_WAIT_MS
         while True:
             began = self._clock()
@@ -125,9 +127,11 @@ class Follower:
     def _say_lost(self, answer: FetchLogsResponse) -> None:
         """Says why lines will never be shown, each reason once: whoever follows sees no other account."""
         for reason in lasting_reasons(answer, is_cut=answer.cursor < answer.last_seq):
-            if reason not in self._lost:
-                self._lost.add(reason)
+            # Who begins without a cursor follows what has just begun: what the store lost before then was not its own.
+            if reason not in self._lost and self._is_under_way:
                 self._diagnostics.warn(f"lines of {self._subject.id} may be missing: {reason}")
+            self._lost.add(reason)
+        self._is_under_way = True
 
     def _show(self) -> None:
         now = self._clock()

@@ -11,6 +11,7 @@ from iris_controller.finelog.reader import Scan
 from iris_controller.finelog.store import Store
 from tests.unit.cli_world import T0, World
 from tests.unit.finelog_world import batch, put
+from tests.unit.test_cli_logs import Clock, follower
 from tests.unit.test_finelog_damage import overwrite, records_of
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def serve(world: World, store: Store, answer_bytes: int) -> None:
     world.client.answer("FetchLogs", answer)
 
 
-def stored(world: World, folder: Path, damaged: int) -> Iterator[str]:
+def stored(world: World, folder: Path, damaged: int, answer_bytes: int = ANSWER_BYTES) -> Iterator[str]:
     """300 lines behind a log store whose answers are small, and what it says of the record in that file which it has lost."""
     store = Store(folder, file_limit=3000)
     for group in range(30):
@@ -47,7 +48,7 @@ def stored(world: World, folder: Path, damaged: int) -> Iterator[str]:
     lost = records_of(path)[1]
     overwrite(path, lost.start, b"\0" * (lost.end - lost.start))
     store = Store(folder, file_limit=3000)
-    serve(world, store, ANSWER_BYTES)
+    serve(world, store, answer_bytes)
     yield f"lines with seq {lost.first_seq} to {lost.last_seq} are lost to damage on disk"
     store.close()
 
@@ -87,6 +88,21 @@ def test_what_is_lost_is_said_once_however_many_answers_a_read_takes(
     assert lines.count("line ") == 290
     assert len(world.client.called("FetchLogs")) > 5
     assert "one answer holds" not in done.err and "more match" not in done.err
+
+
+@pytest.mark.parametrize(("cursor", "times"), [(0, 0), (1, 1)])
+def test_what_was_lost_before_a_job_began_is_none_of_its_lines(
+    world: World, tmp_path: Path, cursor: int, times: int
+) -> None:
+    """As `job run` follows, from no cursor; and as `job logs -f`, from where it has read to."""
+    store = stored(world, tmp_path / "store", 1, answer_bytes=1_000_000)
+    reason = next(store)
+    shown: list[str] = []
+    said: list[str] = []
+    follower(world, Clock(), shown, said).run(cursor)
+    assert len(shown) == 290 - cursor
+    assert "".join(said).count(reason) == times
+    next(store, None)
 
 
 @pytest.mark.parametrize("count", [1, 20, 100])
