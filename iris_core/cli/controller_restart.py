@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from iris_core.cli.driving import STOPPED, Asked, drive
+from iris_core.cli.driving import STOPPED, drive
 from iris_core.cli.image_options import build_profile_option, image_platform_option, prebuilt_tag_option
-from iris_core.cli.options import confirm_option
-from iris_core.cli.procedure_options import approve_option, checkpoint_timeout_option, journal_dir_option
+from iris_core.cli.procedure_options import checkpoint_timeout_option, procedure_options
 from iris_core.cli.restart_target import target_of
 from iris_core.contracts import IrisError, UsageFailed
 
 if TYPE_CHECKING:
     from iris_core.cli.deployment import Deployment
+    from iris_core.cli.driving import Asked
     from iris_core.cli.session import Session
     from iris_core.procedures.events import Procedure
 
@@ -45,11 +45,7 @@ BACK: Final = "rollback"
 @image_platform_option
 @build_profile_option
 @prebuilt_tag_option
-@confirm_option
-@approve_option
-@journal_dir_option
-@click.option("--resume", metavar="ID", help="Go on with a restart that was killed.")
-@click.option("--dry-run", is_flag=True, help="Look at everything, show what would be done, and change nothing.")
+@procedure_options
 @click.pass_obj
 def restart(
     session: Session,
@@ -59,11 +55,7 @@ def restart(
     image_platform: str | None,
     build_profile: str,
     prebuilt_tag: str | None,
-    confirm: str | None,
-    approve: tuple[str, ...],
-    journal_dir: str | None,
-    resume: str | None,
-    dry_run: bool,
+    asked: Asked,
 ) -> int:
     """Restart the deployed controller into the tree around the working directory: some seconds without a controller.
 
@@ -103,11 +95,10 @@ def restart(
 
     doing = f"{'rolling back' if rollback else 'restarting'} the controller of {found.name}"
     options = {} if rollback else {"skip_checkpoint": skip_checkpoint, "checkpoint_timeout_s": checkpoint_timeout}
-    asked = Asked(confirm, approve, journal_dir, resume, dry_run)
     outcome = drive(session, found.name, doing, BACK if rollback else NAME, options, asked, make, (NAME, BACK))
     if outcome.exit_code == 0:
         prune_releases(session, found)
-    return 0 if dry_run and outcome.status == STOPPED else outcome.exit_code
+    return 0 if asked.dry_run and outcome.status == STOPPED else outcome.exit_code
 
 
 def prune_releases(session: Session, found: Deployment) -> None:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from iris_core.cli.driving import STOPPED, Asked, drive
-from iris_core.cli.options import confirm_option
-from iris_core.cli.procedure_options import approve_option, journal_dir_option
+from iris_core.cli.driving import STOPPED, drive
+from iris_core.cli.procedure_options import procedure_options
 from iris_core.contracts import IrisError, UsageFailed
 
 if TYPE_CHECKING:
     from iris_core.cli.deployment import Deployment
+    from iris_core.cli.driving import Asked
     from iris_core.cli.session import Session
     from iris_core.procedures.events import Procedure
 
@@ -22,21 +22,13 @@ NAME: Final = "withdraw-rollback"
 @click.command(NAME, short_help="Take back a rollback whose checkpoint is lost.")
 @click.option("--to", metavar="RELEASE", help="The release that goes on. Default: the one that was to be rolled back.")
 @click.option("--keep-database", is_flag=True, help="Go back all the same, on the database as it is.")
-@confirm_option
-@approve_option
-@journal_dir_option
-@click.option("--resume", metavar="ID", help="Go on with a run that was killed.")
-@click.option("--dry-run", is_flag=True, help="Look at everything, show what would be done, and change nothing.")
+@procedure_options
 @click.pass_obj
 def withdraw_rollback(
     session: Session,
     to: str | None,
     keep_database: bool,
-    confirm: str | None,
-    approve: tuple[str, ...],
-    journal_dir: str | None,
-    resume: str | None,
-    dry_run: bool,
+    asked: Asked,
 ) -> int:
     """Take back a rollback that is asked for and cannot be done, because its checkpoint is lost.
 
@@ -67,9 +59,8 @@ def withdraw_rollback(
 
     doing = f"taking the rollback of {found.name} back"
     options = {"to": _release(found, to) if to else "", "keep": keep_database}
-    asked = Asked(confirm, approve, journal_dir, resume, dry_run)
     outcome = drive(session, found.name, doing, NAME, options, asked, make, (NAME,))
-    return 0 if dry_run and outcome.status == STOPPED else outcome.exit_code
+    return 0 if asked.dry_run and outcome.status == STOPPED else outcome.exit_code
 
 
 def _release(found: Deployment, word: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import click
 
-from iris_core.cli.options import Seconds
+from iris_core.cli.options import Seconds, confirm_option
 from iris_core.contracts import UsageFailed
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -27,6 +28,37 @@ def journal_dir_option(function: F) -> F:
     return click.option(
         "--journal-dir", metavar="DIR", help="Where the journal is written. Default: $IRIS_JOURNAL_DIR."
     )(function)
+
+
+def procedure_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """All that a command takes which runs a procedure; it is handed over as `asked` (`driving.Asked`)."""
+
+    @functools.wraps(function)
+    def command(
+        *words: Any,
+        confirm: str | None,
+        approve: tuple[str, ...],
+        journal_dir: str | None,
+        resume: str | None,
+        dry_run: bool,
+        **options: Any,
+    ) -> Any:
+        from iris_core.cli.driving import Asked
+
+        return function(*words, asked=Asked(confirm, approve, journal_dir, resume, dry_run), **options)
+
+    of_runs = (
+        confirm_option,
+        approve_option,
+        journal_dir_option,
+        click.option("--resume", metavar="ID", help="Go on with a run that was killed."),
+        click.option(
+            "--dry-run", is_flag=True, help="Look at everything, show what would be done, and change nothing."
+        ),
+    )
+    for option in reversed(of_runs):
+        option(command)
+    return command
 
 
 def checkpoint_timeout_option(function: F) -> F:

@@ -9,12 +9,12 @@ import click
 
 from iris_core.cli import output
 from iris_core.cli.lazy import Lazy, LazyGroup
-from iris_core.cli.options import confirm_option
-from iris_core.cli.procedure_options import approve_option, journal_dir_option
+from iris_core.cli.procedure_options import procedure_options
 from iris_core.contracts import IrisError, UsageFailed
 
 if TYPE_CHECKING:
     from iris_core.cli.deployment import Deployment
+    from iris_core.cli.driving import Asked
     from iris_core.cli.session import Session
     from iris_core.procedures.events import Procedure
 
@@ -36,21 +36,13 @@ def runbook() -> None:
 @click.command("db-rollback", short_help=COMMANDS["db-rollback"].help)
 @click.argument("checkpoint", required=False, metavar="[CHECKPOINT]")
 @click.option("--undo", metavar="ID", help="Take the run of that id back: the database of before again.")
-@confirm_option
-@approve_option
-@journal_dir_option
-@click.option("--resume", metavar="ID", help="Go on with a run that was killed.")
-@click.option("--dry-run", is_flag=True, help="Look at everything, show what would be done, and change nothing.")
+@procedure_options
 @click.pass_obj
 def db_rollback(
     session: Session,
     checkpoint: str | None,
     undo: str | None,
-    confirm: str | None,
-    approve: tuple[str, ...],
-    journal_dir: str | None,
-    resume: str | None,
-    dry_run: bool,
+    asked: Asked,
 ) -> int:
     """Put a checkpoint in the place of the database of a deployed controller that hangs, or that its own database keeps from starting.
 
@@ -65,14 +57,14 @@ def db_rollback(
     iris-core --config lab.yaml runbook db-rollback --undo ID
     """
     from iris_core.cli.deployment import deployment
-    from iris_core.cli.driving import STOPPED, Asked, drive
+    from iris_core.cli.driving import STOPPED, drive
     from iris_core.cli.restart_target import target_of
 
     if undo and checkpoint:
         raise UsageFailed("--undo takes no checkpoint: it puts the database of before back")
     found = deployment(session)
     store = found.store()
-    if not (checkpoint or undo or resume):
+    if not (checkpoint or undo or asked.resume):
         return _list(session, found)
     epoch = _EPOCH.fullmatch(checkpoint) if checkpoint else None
     if checkpoint and epoch is None:
@@ -94,9 +86,8 @@ def db_rollback(
         f"putting {'the database of before' if undo else 'a checkpoint'} in the place of the database of {found.name}"
     )
     options = {"restored": undo} if undo else {"checkpoint": path}
-    asked = Asked(confirm, approve, journal_dir, resume, dry_run)
     outcome = drive(session, found.name, doing, BACK if undo else NAME, options, asked, make, (NAME, BACK))
-    return 0 if dry_run and outcome.status == STOPPED else outcome.exit_code
+    return 0 if asked.dry_run and outcome.status == STOPPED else outcome.exit_code
 
 
 def _list(session: Session, found: Deployment) -> int:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from iris_core.cli.options import Seconds, confirm_option
-from iris_core.cli.procedure_options import approve_option, journal_dir_option
+from iris_core.cli.options import Seconds
+from iris_core.cli.procedure_options import procedure_options
 from iris_core.contracts import IrisError, UsageFailed
 
 if TYPE_CHECKING:
     from iris_core.cli.deployment import Deployment
+    from iris_core.cli.driving import Asked
     from iris_core.cli.session import Session
     from iris_core.procedures.events import Procedure
     from iris_core.procedures.worker_moves import Fleet
@@ -55,11 +56,7 @@ LIVE: Final = (
 @click.option(
     "--max-failures", type=click.IntRange(0, MOST_ROWS), default=4, show_default=True, help="When more workers failed, begin no further batch."
 )  # fmt: skip
-@confirm_option
-@approve_option
-@journal_dir_option
-@click.option("--resume", metavar="ID", help="Go on with a run that was killed.")
-@click.option("--dry-run", is_flag=True, help="Look at everything, show what would be done, and change nothing.")
+@procedure_options
 @click.pass_obj
 def worker_restart(
     session: Session,
@@ -71,11 +68,7 @@ def worker_restart(
     max_batch: int,
     observation_window: float,
     max_failures: int,
-    confirm: str | None,
-    approve: tuple[str, ...],
-    journal_dir: str | None,
-    resume: str | None,
-    dry_run: bool,
+    asked: Asked,
 ) -> int:
     """Restart the workers of a deployed controller onto the release that it runs. A restart of the controller leaves them on their own.
 
@@ -88,7 +81,7 @@ def worker_restart(
     iris-core --config lab.yaml cluster controller worker-restart --idle-only --confirm lab
     """
     from iris_core.cli.deployment import deployment
-    from iris_core.cli.driving import STOPPED, Asked, drive
+    from iris_core.cli.driving import STOPPED, drive
     from iris_core.cli.restart_target import target_of
     from iris_core.config.places import LOCAL
 
@@ -124,10 +117,9 @@ def worker_restart(
         "window_s": observation_window,
         "max_failures": max_failures,
     }
-    asked = Asked(confirm, approve, journal_dir, resume, dry_run)
     doing = f"restarting workers of {found.name}"
     outcome = drive(session, found.name, doing, NAME, {"wishes": wishes}, asked, make, (NAME,))
-    return 0 if dry_run and outcome.status == STOPPED else outcome.exit_code
+    return 0 if asked.dry_run and outcome.status == STOPPED else outcome.exit_code
 
 
 def fleet_of(session: Session, found: Deployment) -> Fleet:
