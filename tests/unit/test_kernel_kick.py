@@ -121,6 +121,17 @@ def test_each_target_is_answered_by_itself_in_order(world: World) -> None:
     assert [world.task(i).state for i in range(3)] == [TaskState.PENDING, TaskState.SUCCEEDED, TaskState.PENDING]
 
 
+def test_an_attempt_that_has_had_its_day_is_never_taken_for_the_next_one(world: World) -> None:
+    world.submit(max_retries_preemption=5)
+    bring(world, TaskState.RUNNING)
+    do_kick(world, f"{JOB}/0:0")
+    uid = bring(world, TaskState.RUNNING)
+    (again,) = do_kick(world, f"{JOB}/0:0")
+    assert (again.accepted, again.detail) == (False, "attempt 0 is not the current one, attempt 1 is")
+    assert world.task().attempt_uid == uid and world.task().state is TaskState.RUNNING
+    assert world.job().preemption_count == 1
+
+
 def test_a_task_named_several_times_is_kicked_once(world: World) -> None:
     world.submit()
     bring(world, TaskState.RUNNING)

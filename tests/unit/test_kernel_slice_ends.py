@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from iris_controller.state.records import Charge
-from iris_controller.state.slices import Lifecycle, Slice, give_up
+from iris_controller.state.slices import Lifecycle, Slice, forget, give_up
 from iris_core.model.states import TaskState
-from tests.unit.kernel_world import World
+from tests.unit.kernel_world import World, check_invariants
 from tests.unit.test_kernel_gang import SIZE, gang, place
 
 S = TaskState
@@ -46,3 +46,22 @@ def test_of_a_gang_one_member_pays() -> None:
     assert [world.model.attempts[uid].state for uid in uids] == [S.PREEMPTED] + [S.COSCHED_FAILED] * (SIZE - 1)
     assert {world.task(index).state for index in range(SIZE)} == {S.PENDING}
     assert world.job().preemption_count == 1
+
+
+def test_what_the_machines_still_held_when_they_went_is_lost_with_them() -> None:
+    world = World()
+    world.add_worker("w", slice_id="s1")
+    world.add_worker("other")
+    world.submit(tasks=2, max_retries_preemption=5)
+    uids = [world.running(0), world.assign(1)]
+    row = Slice("s1", "g", Lifecycle.READY, ("w",), world.now_ms)
+    with world.batch() as o:
+        o.slices["s1"] = row
+        forget(o, row, "autoscaler", "the provider no longer has it", world.now_ms)
+    ended = [world.last_attempt(uid) for uid in uids]
+    assert [attempt.state for attempt in ended] == [S.WORKER_FAILED, S.WORKER_FAILED]
+    assert [attempt.charge for attempt in ended] == [Charge.PREEMPTION, Charge.NONE]
+    assert all(attempt.finished_at_ms is not None for attempt in ended), "nobody is left to confirm it"
+    assert set(world.model.workers) == {"other"} and not world.model.slices
+    assert [world.task(index).state for index in (0, 1)] == [S.PENDING, S.PENDING]
+    check_invariants(world.model)
