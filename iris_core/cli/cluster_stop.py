@@ -74,6 +74,7 @@ def _stop(session: Session, found: Deployment, confirm: str | None, doing: str) 
 
 def _ending(session: Session) -> str:
     """What ends with it, as far as the controller says."""
+    from iris_core.model.text import counted
     from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 
     try:
@@ -87,4 +88,5 @@ def _ending(session: Session) -> str:
         return f"everything that runs on it ends; how much that is its controller does not say ({error.message})"
     tasks = sum(found.tasks_by_state.get(state, 0) for state in ("assigned", "building", "running"))
     jobs = found.jobs_by_state.get("running", 0)
-    return f"{tasks} tasks of {jobs} running jobs end, and are tried again after the next start"
+    end = "ends" if tasks == 1 else "end"
+    return f"{counted(tasks, 'task')} of {counted(jobs, 'running job')} {end}, to be tried again after the next start"

@@ -327,6 +327,18 @@ def test_status_shows_record_and_lock_also_while_nothing_runs(lab: Lab) -> None:
     assert "Problem:    rollout-record.json cannot be understood" in lab.controller("status").out
 
 
+@pytest.mark.parametrize(
+    ("tasks", "jobs", "words"),
+    [(1, 1, "1 task of 1 running job ends, to be tried again"), (1200, 2, "1,200 tasks of 2 running jobs end, to be")],
+)
+def test_what_ends_with_a_cluster_is_counted_in_words(lab: Lab, tasks: int, jobs: int, words: str) -> None:
+    lab.client.answer(
+        "GetClusterStatus",
+        controller_pb2.GetClusterStatusResponse(tasks_by_state={"running": tasks}, jobs_by_state={"running": jobs}),
+    )
+    assert words in lab.cli("cluster", "stop", selector=f"--config={lab.file}").err
+
+
 @pytest.mark.parametrize("command", ["stop", "restart"])
 def test_a_whole_cluster_is_ended_by_its_name_alone_and_not_while_it_is_changed(lab: Lab, command: str) -> None:
     selector = f"--config={lab.file}"
