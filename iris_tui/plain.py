@@ -164,7 +164,12 @@ class PlainApp(IrisApp):
 
     def _show_news(self) -> None:
         screen = self.console_screen
-        if screen is not None and screen.is_mounted:
+        if screen is None or not screen.is_mounted:
+            return
+        if isinstance(screen, ListScreen) and screen.store.dirty:
+            # Nobody's eye is on a row that would move.
+            screen.soon()
+        else:
             screen.flush_now()
 
     def _is_there(self) -> bool:

@@ -79,7 +79,7 @@ def test_a_config_that_cannot_be_used(tmp_path: Path, config: str, says: str) ->
 
 
 def test_usage_errors(tmp_path: Path) -> None:
-    for words in (["serve"], ["serve", "--config", "x", "--prot", "1"], ["nonsense"], []):
+    for words in (["serve"], ["serve", "--config", "x", "--prot", "1"], ["nonsense"]):
         done = subprocess.run(
             [sys.executable, "-m", "iris_controller.main", *words], capture_output=True, timeout=60, check=False
         )
