@@ -33,6 +33,7 @@ from iris_tui.rollouts import RollingOut
 from iris_tui.scope import ActionHost
 from iris_tui.screen import ConsoleScreen
 from iris_tui.settled import Settled
+from iris_tui.toasts import Toasts
 from iris_tui.vigil import Vigil
 from iris_tui.widgets.prompt import Question
 
@@ -48,12 +49,12 @@ if TYPE_CHECKING:
     from iris_tui.glyphs import Glyphs
     from iris_tui.session import Session
 
-SAME_TOAST_S: Final = 5.0
 QUIT_NOTE: Final = "Jobs go on without it."
 
 
 class IrisApp(
     Settled,
+    Toasts,
     Remembering,
     Access,
     Vigil,
@@ -183,15 +184,6 @@ class IrisApp(
             self.say(f"{event.worker.name} failed: {one_line(str(event.worker.error))}{where}", severity="error")
 
     # --- actions -----------------------------------------------------------------------------------------------------
-
-    def say(self, text: str, *, severity: str = "information") -> None:
-        """A toast, literal; the same one is not repeated while it is shown."""
-        now = time.monotonic()
-        if now - self._toasts.get(text, -SAME_TOAST_S) < SAME_TOAST_S:
-            return
-        self._toasts = {known: at for known, at in self._toasts.items() if now - at < SAME_TOAST_S}
-        self._toasts[text] = now
-        self.notify(text, severity=severity, timeout=SAME_TOAST_S, markup=False)  # type: ignore[arg-type]
 
     def refusal(self, action: Action) -> str:
         """Why this action may not be done now, "" if it may."""

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.cells import cell_len
 from textual.widgets import Button
+from textual.widgets._toast import Toast
 
 from iris_core.model.states import JOB_TERMINAL, JobState, TaskState
 from iris_tui.actions import ACTIONS
 from iris_tui.gate import GatePlan, GateScreen, GateTarget, MenuScreen, QuitScreen
+from iris_tui.toasts import Passing
 from iris_tui.write_screen import WriteScreen
 from tests.unit.test_console_app import console
 
@@ -75,6 +77,19 @@ async def test_what_is_said_in_passing_is_not_cut_in_a_small_terminal() -> None:
     async with console(size=(40, 10)) as rig:
         rig.app.say(said)
         await rig.until(lambda: all(word in rig.screen_text() for word in said.split()))
+
+
+@pytest.mark.parametrize("lasts_s", [-3600.0, -0.001, 0.0, 1e-9])
+async def test_words_whose_time_is_over_before_they_are_shown_do_not_stop_the_console(lasts_s: float) -> None:
+    """A busy machine, or a screen that is shown as they leave: Textual's timer would go round for ever."""
+    async with console(size=(80, 24)) as rig:
+        late = Passing("too late", timeout=lasts_s)
+        assert late.has_expired or lasts_s > 0
+        await rig.app.screen.mount(Toast(late))
+        await rig.until(lambda: not rig.app.screen.query(Toast))
+        rig.app.say("in time")
+        await rig.until(lambda: "in time" in rig.screen_text())
+        assert all(isinstance(shown, Passing) for shown in rig.app._notifications)
 
 
 async def test_what_works_on_living_things_alone_is_a_change_of_them() -> None:
