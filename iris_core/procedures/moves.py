@@ -85,20 +85,31 @@ class Moves(RecordMoves):
         """Has the controller take its last checkpoint and end. Comes back as the path, "" if nobody heard it."""
 
         async def do() -> str:
+            boot = self._boot
             try:
                 checkpoint = await self._last_checkpoint(timeout_s)
             except ConnectFailed as error:
                 # Whether it was heard is not known: it may still be saving, and end after that. Only asking again tells.
+                boot = await self._boot_now()
                 try:
                     checkpoint = await self._last_checkpoint(timeout_s)
                 except ConnectFailed:
                     words = f"{error.message}; whether the controller was told to end is not known"
                     raise IrisError(words, hint=error.hint) from error
-            await self._ended(ENDING_S)
+            if not await self._ended(ENDING_S, boot) and boot and (now := await self._boot_now()) != boot:
+                # It died after its answer and before its end, and its keeper has started it again, or may have: what that one has taken in
+                # is not in this checkpoint.
+                checkpoint = await self._last_checkpoint(timeout_s) if now else ""
+                if now and not await self._ended(ENDING_S, now):
+                    checkpoint = ""
             await to_thread(self._t.host.stop)
             return checkpoint
 
-        return self._stopping(do, 2 * timeout_s)
+        return self._stopping(do, 3 * timeout_s + ENDING_S)
+
+    async def _boot_now(self) -> str:
+        """Of the controller that serves, "" = none does."""
+        return (await to_thread(self._t.host.status)).boot_id
 
     async def _last_checkpoint(self, timeout_s: float) -> str:
         """Its path, "" where the controller ended and its answer was lost. Raises NotStarted: it goes on; ConnectFailed: it still runs."""
@@ -142,22 +153,20 @@ class Moves(RecordMoves):
                 raise NotStarted(error.message, hint=error.hint) from error
             return await do()
 
-        async def boot() -> str:
-            return (await to_thread(self._t.host.status)).boot_id
-
         async def nothing_said() -> str:
             return ""
 
         return self._mutation(
             "stop", "stop the controller", self.stopping, stop, self._stopped_by_us,
-            result=nothing_said, generation=boot if self._boot else None, timeout_s=timeout_s + ENDING_S + 60,
+            result=nothing_said, generation=self._boot_now if self._boot else None, timeout_s=timeout_s + ENDING_S + 60,
         )  # fmt: skip
 
-    async def _ended(self, within_s: float) -> bool:
+    async def _ended(self, within_s: float, boot: str = "") -> bool:
+        """Whether it ends in time; with `boot`, not once another one serves in its place."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within_s
-        while (await to_thread(self._t.host.status)).running:
-            if loop.time() >= deadline:
+        while (status := await to_thread(self._t.host.status)).running:
+            if loop.time() >= deadline or (boot and status.boot_id not in ("", boot)):
                 return False
             await asyncio.sleep(LOOK_S)
         return True

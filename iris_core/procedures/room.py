@@ -7,6 +7,7 @@ write as much as the database once. Until there nothing is lost by refusing. Nee
 from __future__ import annotations
 
 import shutil
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -29,7 +30,7 @@ SPARE_BYTES: Final = 32 << 20
 def require(state_dir: Path, remote: Path | None) -> None:
     """Sees that the disk of the state dir, and that of the remote state dir if it is a folder there, have room. Raises IrisError."""
     try:
-        database = sum(path.stat().st_size for path in (state_dir / DATABASE).glob("*") if path.is_file())
+        database = sum(_size(path) for path in (state_dir / DATABASE).glob("*"))
         places = [(state_dir, STATE_COPIES), *([(remote, REMOTE_COPIES)] if remote is not None else [])]
         for disk in _by_disk(places):
             copies = sum(number for _, number in disk)
@@ -42,6 +43,15 @@ def require(state_dir: Path, remote: Path | None) -> None:
                 )
     except OSError as error:
         raise IrisError(f"whether there is room in {state_dir} cannot be seen: {error.strerror or error}") from error
+
+
+def _size(path: Path) -> int:
+    """In bytes; 0 of what is no file, or went away in this moment, as a write-ahead log does."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
 def _by_disk(places: Sequence[tuple[Path, int]]) -> list[list[tuple[Path, int]]]:

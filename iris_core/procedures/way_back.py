@@ -92,6 +92,9 @@ async def way_back(target: Target, moves: Moves, so: So, failure: StepFailed | C
     except StepFailed as error:
         # The lock is kept with it: it keeps everybody out until a person has looked.
         so.details.append(f"the record is not as it was: {error.message}; the next restart puts that right")
+        so.state = so.state.replace("nothing was changed", "no controller was touched", 1)
+        so.state += f"; the record still says that {new[:12]} is being shipped"
+        so.next = f"once its store takes that: cluster controller break-lock, then restart again; a plain start would run {new[:12]}"
         so.details.append(lock.kept(error.message))
     else:
         if so.reached != "nothing":

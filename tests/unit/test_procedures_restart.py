@@ -608,3 +608,48 @@ async def test_a_pending_record_of_somebody_who_broke_the_lock_is_not_written_ov
     assert world.record == theirs and world.host.boot == 1 and world.host.running
     holder = lock.read(world.store).holder
     assert holder is not None and holder.procedure == "other"
+
+
+@pytest.mark.parametrize("again", [True, False])
+async def test_what_a_controller_takes_in_that_was_killed_after_its_last_checkpoint_and_started_again_is_never_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """Its answer was heard, it died before its end, and its keeper started it again: that checkpoint is not the last one any more."""
+    monkeypatch.setattr(moves, "ENDING_S", 0.05)
+    world = World(tmp_path, migrates=True)
+    world.host.unhealthy.add(NEW)
+    take, asked = world.checkpoint, 0
+
+    def killed(stop: bool, timeout_s: float) -> str:
+        nonlocal asked
+        path = take(stop, timeout_s)
+        asked += stop
+        if stop and (asked == 1 or not again):
+            world.host.start(OLD)
+            assert world.work(f"acknowledged after {asked}")
+        return path
+
+    world.checkpoint = killed  # type: ignore[method-assign]
+    outcome = await world.run()
+    assert outcome.status is Status.ROLLED_BACK and "nothing was lost" in outcome.state
+    assert "acknowledged after 1" in world.database.rows and world.free
+    assert (world.host.release, world.host.running) == (OLD, True)
+
+
+async def test_a_record_that_cannot_be_written_back_is_said_with_what_a_plain_start_would_run(tmp_path: Path) -> None:
+    """The store takes nothing any more from the last checkpoint on: the controller goes on, and nothing was lost."""
+    world = World(tmp_path)
+    take = world.checkpoint
+
+    def full(stop: bool, timeout_s: float) -> str:
+        if not stop:
+            return take(stop, timeout_s)
+        world.store.fail("write", reason="no space left on device")
+        raise RpcFailed("INTERNAL", "the checkpoint cannot be written: no space left on device")
+
+    world.checkpoint = full  # type: ignore[method-assign]
+    outcome = await world.run()
+    assert outcome.status is Status.FAILED and "nothing was changed" not in outcome.state
+    assert "no controller was touched" in outcome.state and f"the record still says that {NEW}" in outcome.state
+    assert "break-lock" in outcome.next and f"a plain start would run {NEW}" in outcome.next
+    assert world.host.running and world.host.release == OLD and not world.free

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import shutil
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -60,6 +61,26 @@ def test_the_room_that_is_needed_goes_with_the_database_and_counts_a_shared_disk
         room.require(root, tmp_path / remote if remote else None)
     assert str(root) in refused.value.message and "make room" in refused.value.hint
     assert all(place.exists() for place in disk.looked)
+
+
+@pytest.mark.parametrize("seen", [0, 1])
+def test_a_write_ahead_log_that_goes_away_while_it_is_looked_at_takes_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: int
+) -> None:
+    root = state(tmp_path, 1 << 20)
+    stat, left = Path.stat, seen
+
+    def vanishing(path: Path, **options: Any) -> Any:
+        nonlocal left
+        if path.name.endswith("-wal"):
+            left -= 1
+            if left < 0:
+                raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", vanishing)
+    monkeypatch.setattr(shutil, "disk_usage", Disk((2 << 20) + room.SPARE_BYTES).usage)
+    room.require(root, None)
 
 
 @pytest.mark.asyncio
