@@ -80,6 +80,8 @@ class Viewer:
         self.rows: dict[str, Any] = {}
         self.messages: list[controller_pb2.WatchResponse] = []
         self.revision = controller_pb2.WatchSnapshotPage().revision
+        """Up to which everything is known, whatever the selector: two snapshots need not be of one moment."""
+        self.snapshots: dict[str, Any] = {}
         self.stream = r.hub.watch(controller_pb2.WatchRequest(selectors=selectors), call)
 
     async def read(self) -> str:
@@ -88,10 +90,13 @@ class Viewer:
         kind = message.WhichOneof("event") or ""
         batches: list[controller_pb2.WatchRows] = []
         if kind == "snapshot":
-            batches, self.revision = [message.snapshot.rows], message.snapshot.revision
+            batches = [message.snapshot.rows]
+            self.snapshots[message.snapshot.rows.selector_id] = message.snapshot.revision
+            self.revision = min(self.snapshots.values(), key=lambda revision: revision.n)
         elif kind == "delta":
             assert message.delta.revision.n >= self.revision.n
             batches, self.revision = list(message.delta.rows), message.delta.revision
+            self.snapshots = dict.fromkeys(self.snapshots, self.revision)
         for rows in batches:
             size = len(rows.jobs) + len(rows.tasks) + len(rows.workers) + len(rows.removed)
             assert size <= PAGE_ROWS
