@@ -59,7 +59,7 @@ class Feasibility:
         """Whether the workers that are there, all of them idle, could host one task, or the whole gang."""
         hosts = (worker for worker in self._model.workers.values() if _hosts(worker, demand))
         if not demand.gang:
-            return any(True for _ in hosts)
+            return next(hosts, None) is not None
         # Workers that have no such attribute share nothing.
         places = Counter(w.attributes[demand.group_by] for w in hosts if demand.group_by in w.attributes)
         return max(places.values(), default=0) >= demand.count

@@ -203,10 +203,6 @@ def stacks_of(record: pb.ProfileRecord, data: bytes) -> Stacks:
 # --- words -------------------------------------------------------------------------------------------------------------
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
 def _report(
     session: Session,
     summary: ProfileSummary,
@@ -216,14 +212,14 @@ def _report(
     per_subjob: bool,
     markdown: bool,
 ) -> str:
-    from iris_core.model.text import one_line
+    from iris_core.model.text import counted, one_line
 
     whole = summary.whole
     pieces = [
         f"{'# ' if markdown else ''}CPU profile of {summary.job_id}",
         "",
-        f"profiles from {session.target.url}: {_counted(whole.captures, 'capture')} of {_counted(len(whole.tasks), 'task')}, "
-        f"{whole.weight:.1f} sample-seconds, {_counted(len(whole.stacks), 'distinct stack')}",
+        f"profiles from {session.target.url}: {counted(whole.captures, 'capture')} of {counted(len(whole.tasks), 'task')}, "
+        f"{whole.weight:.1f} sample-seconds, {counted(len(whole.stacks), 'distinct stack')}",
         "",
         _table(
             ("SUB-JOB", "TASKS", "SECONDS", "SHARE", "HOTTEST FUNCTION"),

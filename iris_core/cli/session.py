@@ -164,17 +164,14 @@ class Session:
             error.hint = f"{words} status says how it stands, {words} start starts one that is stopped"
 
     def _is_deployment(self) -> bool:
-        import os
         from pathlib import Path
 
         from iris_core.config.cluster import find_cluster, load_config
         from iris_core.contracts import IrisError
 
         try:
-            config = load_config(
-                Path(self.config) if self.config else find_cluster(self.cluster or os.environ["IRIS_CLUSTER"])
-            )
-        except (IrisError, KeyError):
+            config = load_config(Path(self.config) if self.config else find_cluster(self.named))
+        except IrisError:
             return False  # the file is gone meanwhile
         return bool(config.remote_state_dir) and config.local_state_dir is not None
 
