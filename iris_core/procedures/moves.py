@@ -100,8 +100,13 @@ class Moves(RecordMoves):
                 # It died after its answer and before its end, and its keeper has started it again, or may have: what that one has taken in
                 # is not in this checkpoint.
                 checkpoint = await self._last_checkpoint(timeout_s) if now else ""
-                if now and not await self._ended(ENDING_S, now):
+                ended = not now or await self._ended(ENDING_S, now)
+                found = await to_thread(self._t.host.status)
+                if not ended:
                     checkpoint = ""
+                elif now and not checkpoint and found.ended_boot == now:
+                    # It was that one which had answered, to a new try of the client: it was ending already, and has noted what it ended with.
+                    checkpoint = found.last_checkpoint
             await to_thread(self._t.host.stop)
             return checkpoint
 
@@ -121,8 +126,10 @@ class Moves(RecordMoves):
             return ""
         except IrisError as error:
             # One that ends after another caller's request says so, and then it is gone.
-            if isinstance(error, RpcFailed) and error.code == "ending" and await self._ended(LOST_ANSWER_S):
-                return ""
+            if isinstance(error, RpcFailed) and error.code == "ending":
+                if await self._ended(ENDING_S):
+                    return ""
+                raise  # it does not go on either
             raise NotStarted(error.message, hint=error.hint) from error
 
     def stop_plainly(self) -> Mutation:

@@ -426,6 +426,54 @@ async def test_a_stop_of_one_that_ends_at_the_word_of_another_caller_finds_its_l
     assert world.record.rollback_checkpoint == max(world.checkpoints)
 
 
+async def test_of_one_that_ends_at_the_word_of_another_caller_and_is_slow_nothing_is_said_to_be_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moves, "ENDING_S", 0.05)
+    world = World(tmp_path)
+    take = world.checkpoint
+
+    def ending(stop: bool, timeout_s: float) -> str:
+        if not stop:
+            return take(stop, timeout_s)
+        raise RpcFailed("UNAVAILABLE", "this controller ends after its last checkpoint", code="ending")
+
+    world.checkpoint = ending  # type: ignore[method-assign]
+    outcome = await world.run()
+    assert outcome.status is Status.UNKNOWN and "nothing was changed" not in outcome.state and not world.free
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_a_new_try_that_the_controller_in_its_place_answered_finds_its_last_checkpoint(
+    tmp_path: Path, gone: bool
+) -> None:
+    """It was killed while it was asked and started again; that one is asked by the client's own new try, and is ending when it is looked at."""
+    world = World(tmp_path)
+    take, asked = world.checkpoint, 0
+
+    def retried(stop: bool, timeout_s: float) -> str:
+        nonlocal asked
+        if not stop:
+            return take(stop, timeout_s)
+        asked += 1
+        if asked == 1:
+            world.host.running = False
+            world.host.start(OLD)
+            path = take(stop, timeout_s)
+            world.host.last_checkpoint = (f"boot-{world.host.boot}", path)
+            world.host.running = True
+            return path
+        world.host.running = False
+        if gone:
+            raise ConnectFailed("connection refused")
+        raise RpcFailed("UNAVAILABLE", "this controller ends after its last checkpoint", code="ending")
+
+    world.checkpoint = retried  # type: ignore[method-assign]
+    outcome = await world.run()
+    assert outcome.status is Status.DONE and world.record is not None
+    assert world.record.rollback_checkpoint == max(world.checkpoints) and asked == 2
+
+
 @pytest.mark.parametrize("end", ["done", "untouched", "never ran", "back"])
 async def test_a_lock_that_cannot_be_given_back_is_said_with_what_frees_it(tmp_path: Path, end: str) -> None:
     world = World(tmp_path)
