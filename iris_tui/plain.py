@@ -89,6 +89,10 @@ class PlainApp(IrisApp):
         word = {"error": "error: ", "warning": "warning: "}.get(severity, "")
         self._tell(f"{word}{text}")
 
+    def do_quit(self) -> None:
+        # `back` where nothing is behind; `quit` itself ends the conversation before it comes here.
+        self.say("there is nothing to go back to from here; previous shows the screen before, quit leaves")
+
     async def pass_gate(self, gate: GateScreen) -> Decision | None:
         return await ask_at_gate(gate.plan, self.lines.say, self.lines.ask)
 
@@ -156,11 +160,11 @@ class PlainApp(IrisApp):
 
     async def _there(self) -> None:
         until = time.monotonic() + PATIENCE_S
-        while not self._is_there() and time.monotonic() < until:
+        looks = 0
+        while looks < 2 and time.monotonic() < until:  # once more: what a command opens is not mounted at once
             await asyncio.sleep(LOOK_S)
             self._show_news()
-        self._show_news()
-        await asyncio.sleep(LOOK_S)
+            looks += self._is_there()
 
     def _show_news(self) -> None:
         screen = self.console_screen

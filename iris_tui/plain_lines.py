@@ -14,6 +14,7 @@ from iris_tui.widgets.chart import Chart
 from iris_tui.widgets.header import Header
 from iris_tui.widgets.keybar import KeyBar
 from iris_tui.widgets.line import Line, Painted
+from iris_tui.widgets.pane import Message
 from iris_tui.widgets.virtual_table import TableHeader
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ _APART: Final = re.compile(r"(?<=\S) {4,}(?=\S)")
 
 
 def lines_of(screen: ConsoleScreen) -> Iterator[str]:
-    """The lines of a screen without its header and its key bar; those that are blank at the end of a widget are left out."""
+    """The lines of a screen without its header and its key bar; those that are blank at the end of a widget, or above words in
+    the middle of an empty one, are left out."""
     shown = [
         widget
         for widget in screen.walk_children()
@@ -48,6 +50,8 @@ def _lines(widget: Painted) -> Iterator[str]:
         texts = [_APART.sub("   ", text) for text in texts]
     while texts and not texts[-1]:
         del texts[-1]
+    if isinstance(widget, Message):
+        texts = texts[next((y for y, text in enumerate(texts) if text), 0) :]
     yield from texts
     if isinstance(widget, ScrollView):
         left = widget.virtual_size.height - widget.size.height

@@ -94,3 +94,15 @@ async def test_production_wants_a_reason() -> None:
 async def test_a_form_is_refused_and_the_next_command_is_heard() -> None:
     text, _, _ = await told("rerun " + JOB, "tasks")
     assert "asks with a form" in text and "lab  tasks  LIVE" in text
+
+
+async def test_nothing_to_go_back_to_is_said_as_that() -> None:
+    text, _, _ = await told("tasks", "back", "previous", "quit")
+    assert "asks with a form" not in text and "nothing to go back to" in text
+    assert text.rpartition("> lab  ")[2].startswith("jobs  LIVE")
+
+
+async def test_words_in_the_middle_of_an_empty_view_have_no_blank_lines_above() -> None:
+    text, _, _ = await told("jobs zzz", "job /ada/nope")
+    assert "matches zzz" in text and "no job /ada/nope" in text
+    assert "\n\n\n\n" not in text
