@@ -58,12 +58,18 @@ class WholeLines:
         self._given: set[int] = set()
         self._order: deque[int] = deque()
         self._ahead: dict[tuple[str, str, str, int], tuple[int, int]] = {}
+        self._unended: dict[tuple[str, str, str, int], StoredLine] = {}
+        """The last part that was given of each line whose next one was not there yet."""
+        self._begun: set[tuple[str, str, str, int]] = set()
+        """Lines that go on in the answer at hand."""
 
     def complete(self, answer: FetchLogsResponse) -> None:
         """Puts all parts of each line into an answer, and takes from its counts what other answers count as well."""
+        begun = self._unended.keys() & {_line_of(entry) for entry in answer.entries}
+        self._go_on(answer)
         if not self._ahead and not any(entry.partial or entry.part for entry in answer.entries):
             return
-        known = {_line_of(entry) for entry in answer.entries if entry.seq in self._given}
+        known = begun | {_line_of(entry) for entry in answer.entries if entry.seq in self._given}
         long = {_line_of(entry) for entry in answer.entries if entry.partial or entry.part}
         whole = self.of(answer.entries)
         # Those that are left out altogether, although some of their parts passed.
@@ -80,6 +86,23 @@ class WholeLines:
         first, last = answer.from_seq, answer.last_seq if answer.from_seq else answer.cursor
         self._ahead = {line: ends for line, ends in self._ahead.items() if ends[0] < first or ends[1] > last}
 
+    def _go_on(self, answer: FetchLogsResponse) -> None:
+        """Puts what has come since of lines that were begun into the answer: a filter need not let it through."""
+        rest: list[StoredLine] = []
+        for line, last in list(self._unended.items()):
+            found = self._fetch(self._around(last, cursor=last.seq))
+            following = [entry for entry in found.entries if entry.source == last.source and not entry.gap]
+            if not following:
+                continue
+            del self._unended[line]
+            if min(following, key=lambda entry: entry.seq).part == last.part + 1:
+                rest += self._after(last, 0)
+                self._begun.add(line)
+        if rest:
+            entries = {entry.seq: entry for entry in (*answer.entries, *rest)}
+            del answer.entries[:]
+            answer.entries.extend(entries[seq] for seq in sorted(entries))
+
     def of(self, entries: Iterable[StoredLine]) -> list[StoredLine]:
         """The entries, with all parts of each line of which one is among them."""
         found: list[StoredLine] = []
@@ -89,8 +112,12 @@ class WholeLines:
             if entry.gap or not (entry.partial or entry.part):
                 found.append(entry)
                 continue
-            parts = self._parts(entry)
-            is_left_out = bool(self._without) and self._is_found(parts)
+            parts, line = self._parts(entry), _line_of(entry)
+            # What was shown in part is shown whole.
+            is_left_out = bool(self._without) and line not in self._begun and self._is_found(parts)
+            self._begun.discard(line)
+            if parts[-1].partial and not is_left_out and sum(len(part.data) for part in parts) < MAX_JOINED_BYTES:
+                self._unended[line] = parts[-1]
             for part in parts:
                 if part.seq not in self._given:
                     self._remember(part.seq)
@@ -124,6 +151,10 @@ class WholeLines:
                     size += len(part.data)
                     number = part.part
             place = answer.from_seq
+        return [*reversed(before), entry, *self._after(entry, size)]
+
+    def _after(self, entry: StoredLine, size: int) -> list[StoredLine]:
+        """The parts behind that one, as far as they are there; `size` is what there is of the line before them."""
         after: list[StoredLine] = []
         goes_on, number, cursor = entry.partial, entry.part, entry.seq
         while goes_on and size < MAX_JOINED_BYTES:
@@ -136,7 +167,7 @@ class WholeLines:
             if answer.cursor >= answer.last_seq or answer.cursor <= cursor:
                 break
             cursor = answer.cursor
-        return [*reversed(before), entry, *after]
+        return after
 
     def _around(self, entry: StoredLine, *, cursor: int = 0, before: int = 0, tail: bool = False) -> FetchLogsRequest:
         from iris_core.wire.gen.iris.v1.common_pb2 import MATCH_SCOPE_EXACT
