@@ -12,6 +12,7 @@ from iris_core.contracts import UsageFailed
 from iris_core.model.bands import PriorityBand, is_system_reason, parse_band
 from iris_core.model.constraints import (
     AVAILABILITY,
+    MAX_CONSTRAINTS,
     PREEMPTIBLE,
     REGION,
     TPU_NAME,
@@ -53,7 +54,11 @@ def constraints_of(options: RunOptions, cpu_millicores: int, memory_bytes: int) 
     asked += [Constraint(AVAILABILITY + _variant(text), Op.EXISTS) for text in options.reserve]
     if options.preemptible is not None:
         asked.append(preemptible_constraint(options.preemptible))
-    elif _is_small(options, cpu_millicores, memory_bytes) and all(c.key != PREEMPTIBLE for c in asked):
+    elif (
+        _is_small(options, cpu_millicores, memory_bytes)
+        and all(c.key != PREEMPTIBLE for c in asked)
+        and len(asked) < MAX_CONSTRAINTS  # a preference is no reason to refuse a job
+    ):
         # A small CPU job is usually what steers larger ones: it had better not vanish.
         asked.append(Constraint(PREEMPTIBLE, Op.NE, ("true",), Mode.PREFERRED))
     return asked

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from iris_core.model.constraints import Constraint, Mode, Op
+from iris_core.model.constraints import MAX_CONSTRAINTS, Constraint, Mode, Op
 from iris_core.wire.convert import constraint_from_wire
 from iris_core.wire.gen.iris.v1 import common_pb2 as common
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
@@ -89,6 +89,8 @@ def test_preemptible_is_wished_for_and_its_opposite_insisted_on(world: World) ->
         (("--memory", "4GB", EXTRA), False),
         (("--gpu", "1", EXTRA), False),
         (("--constraint", "preemptible=true"), False),
+        (tuple(word for n in range(MAX_CONSTRAINTS - 1) for word in ("--constraint", f"a{n}=1")), True),
+        (tuple(word for n in range(MAX_CONSTRAINTS) for word in ("--constraint", f"a{n}=1")), False),
     ],
 )
 def test_a_small_cpu_job_prefers_machines_that_stay(world: World, options: tuple[str, ...], prefers: bool) -> None:
