@@ -23,10 +23,10 @@ import subprocess, sys
 subprocess.Popen(["sleep", "600"])
 kept = []
 def allocating_function():
-    kept.append(bytearray(3_000_000))
+    kept.append(bytearray(100_000))  # so little that also where new memory is slow it is no hot function
 def very_hot_function():
     x = 0
-    for i in range(200_000):
+    for i in range(400_000):
         x += i * i
 while True:
     very_hot_function()
