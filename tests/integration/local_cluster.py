@@ -164,7 +164,7 @@ class LocalCluster(Place):
         more = () if wait else ("--no-wait",)
         return self.cli("job", "run", "--no-sync", "--job-name", name, *more, *options, "--", *words)
 
-    def until(self, *words: str, has: str, within_s: float = 30.0) -> Done:
+    def until(self, *words: str, has: str, within_s: float = 90) -> Done:
         """Runs a command again until its output has that text."""
         deadline = time.monotonic() + within_s
         while True:

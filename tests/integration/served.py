@@ -147,8 +147,8 @@ class Served:
             assert supervisor.wait_gone(30), "a supervisor did not end"
         finelog = self.finelog()
         finelog.signal(signal.SIGTERM)
-        assert finelog.wait_gone(20), "finelog did not end"
-        deadline = time.monotonic() + 5
+        assert finelog.wait_gone(60), "finelog did not end"
+        deadline = time.monotonic() + 60
         while (left := self.ours()) and time.monotonic() < deadline:
             time.sleep(0.05)
         shown = [
@@ -207,7 +207,7 @@ def wait_jobs(client: GrpcClient, job_ids: list[str], timeout_s: float = 60) -> 
         time.sleep(0.05)
 
 
-def fetch(client: GrpcClient, request: logs_pb2.FetchLogsRequest, timeout_s: float = 30) -> logs_pb2.FetchLogsResponse:
+def fetch(client: GrpcClient, request: logs_pb2.FetchLogsRequest, timeout_s: float = 90) -> logs_pb2.FetchLogsResponse:
     """FetchLogs, tried again while the log store is being started."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -247,7 +247,7 @@ def marks(client: GrpcClient, producers: list[str]) -> dict[str, int]:
     return {m.producer: m.next_number for m in answer.marks}
 
 
-def wait_marks(client: GrpcClient, wanted: dict[str, int], timeout_s: float = 30) -> None:
+def wait_marks(client: GrpcClient, wanted: dict[str, int], timeout_s: float = 90) -> None:
     deadline = time.monotonic() + timeout_s
     while True:
         have = marks(client, list(wanted))

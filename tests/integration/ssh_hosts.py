@@ -211,7 +211,7 @@ class SshdHost:
     def end(self) -> None:
         """Ends sshd and asserts that nothing else was left running on it."""
         left = self.works()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while left and time.monotonic() < deadline:  # what answered a last request is ending
             time.sleep(0.02)
             left = self.works()
@@ -225,7 +225,7 @@ class SshdHost:
             elif self._keeper is not None and known.pid == self._keeper.pid:
                 self._keeper.wait()
             else:
-                known.wait_gone(20)
+                known.wait_gone(60)
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -310,7 +310,7 @@ scale_groups:
 
     @staticmethod
     def _await(what: object) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not what():  # type: ignore[operator]
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -362,7 +362,7 @@ async def test_the_provider_says_why_work_waits_and_which_workers_do_not_work(tm
             for name in ("a", "b"):
                 await submit(r, asking(f"/u/{name}", 2, 64))
                 await r.until(f"/u/{name}", lambda j: "64" in j.pending_reason)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 seen = await r.call("GetProviderStatus", request, response)
                 if seen.problems:

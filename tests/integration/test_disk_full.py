@@ -65,7 +65,7 @@ def test_submits_fail_clearly_and_go_on_once_there_is_room(small_disk: Path) -> 
     try:
         with environment.client() as client:
             launch(client, "/t/before", ["sh", "-c", "echo one; sleep 6; echo two"])
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while task(client, "/t/before/0").task.state != common_pb2.TASK_STATE_RUNNING:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
@@ -95,7 +95,7 @@ def test_submits_fail_clearly_and_go_on_once_there_is_room(small_disk: Path) -> 
             )
             assert not answer.ready and any("refuses writes" in p for p in answer.problems)
             filler.unlink()
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while True:
                 try:
                     launch(client, "/t/after", ["sh", "-c", "echo three"], request_id="after")

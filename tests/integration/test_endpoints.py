@@ -92,7 +92,7 @@ async def test_an_endpoint_goes_with_its_attempt(tmp_path: Path) -> None:
         assert (await refused(register(r, "x", task_id="/u/b/0"))).code == "not_running"
         uid = (await r.task("/u/c/0")).attempts[-1].attempt_uid
         worker.report([worker.observation(uid, common_pb2.TASK_STATE_WORKER_FAILED, error="gone")])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (await r.task("/u/c/0")).attempts[-1].attempt_uid == uid:
                 await r.controller.loop.next_commit(0.5)
         assert await listed(r) == [], "the next attempt registers anew"
@@ -113,7 +113,7 @@ async def test_a_lease_that_is_not_renewed_ends_and_a_renewed_one_does_not(tmp_p
         now[0] += 6
         assert await listed(r) == ["/u/a/always", "/u/a/kept"], "hidden as soon as it is over"
         assert leases.fire() == 1
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while "left" in r.controller.model.endpoints:
                 await r.controller.loop.next_commit(0.5)
         assert kept.endpoint_id in r.controller.model.endpoints

@@ -22,7 +22,7 @@ async def test_a_booting_slice_shows_in_the_reason_the_cause_and_its_groups_line
         waiting = await c.rig.until("/u/a", lambda status: made in status.pending_reason)
         assert waiting.pending_reason.endswith("; no workers attached")
         request = controller_pb2.ExplainJobRequest(job_id="/u/a")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             found = (await c.rig.call("ExplainJob", request, controller_pb2.ExplainJobResponse)).explanation
         assert found.cause.startswith("no worker is known; ") and made in found.cause
         (group,) = found.scale_groups

@@ -22,7 +22,7 @@ from tests.conftest import RequireService
 from tests.integration.served import Served, launch, served, status, task, wait_jobs
 
 
-def until(condition: Callable[[], bool], what: str, timeout_s: float = 40) -> None:
+def until(condition: Callable[[], bool], what: str, timeout_s: float = 90) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, what

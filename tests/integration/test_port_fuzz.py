@@ -163,7 +163,7 @@ async def over_grpc(channel: Any, known: Method, data: bytes, seen: set[str]) ->
         code = error.code().name if isinstance(error, grpc.aio.AioRpcError) else "INVALID_ARGUMENT"
     seen.add(code)
     assert code in CLEAN, (known.full_name, code, data.hex())
-    assert time.monotonic() - started < 10, (known.full_name, data.hex())
+    assert time.monotonic() - started < 60, (known.full_name, data.hex())
 
 
 async def over_http(port: int, batch: list[tuple[Method, bytes]], seen: set[str]) -> None:

@@ -115,7 +115,7 @@ def store() -> Iterator[Store]:
 
 
 async def heard(store: Store, line: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while line not in store.said:  # noqa: ASYNC110 (another process says it)
             await asyncio.sleep(0.01)
 
@@ -214,7 +214,7 @@ async def refused(env: Env, channel: Any) -> None:
 
 
 async def back(channel: Any, generation: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             try:
                 answer, _ = await fetch(channel, timeout=5)

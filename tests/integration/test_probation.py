@@ -37,7 +37,7 @@ user_budgets: [{{user_ids: [ada], budget_limit: 7}}]
 class Quiet(FakeWorker):
     """Enters once it is welcome: on probation it is told nothing more."""
 
-    async def until(self, condition: object, timeout_s: float = 20.0) -> None:
+    async def until(self, condition: object, timeout_s: float = 90) -> None:
         """See FakeWorker; the entry waits for the welcome alone."""
         await super().until(lambda w: bool(w.welcome.controller_boot_id), timeout_s)
 

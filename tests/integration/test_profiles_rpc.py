@@ -43,7 +43,7 @@ async def refused(client: GrpcAsyncClient, target: str, **values: object) -> Rpc
     return caught.value
 
 
-async def until(true: Callable[[], bool], timeout_s: float = 20.0) -> None:
+async def until(true: Callable[[], bool], timeout_s: float = 90) -> None:
     """Waits for what nobody can signal us about: a file."""
     deadline = time.monotonic() + timeout_s
     while not true():

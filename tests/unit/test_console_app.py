@@ -61,7 +61,7 @@ class Rig:
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Until it holds, and what it was read from is drawn: a state is there a refresh before its picture."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline, self.screen_text()
             await self.pilot.pause()
@@ -485,7 +485,7 @@ async def test_below_a_gate_it_is_still_said_whether_what_is_shown_is_true() -> 
         gate = await open_gate(rig, "/cleo/sweep-lr")
         await rig.until(lambda: rig.lines()[0].rstrip().endswith("LIVE"))
         rig.client.break_connection()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while "RECONNECTING" not in rig.lines()[0]:
             # By itself: nobody asks for a flush here.
             assert time.monotonic() < deadline, rig.screen_text()
@@ -1016,7 +1016,7 @@ async def test_quitting_asks_once(keys: tuple[str, str]) -> None:
         await rig.keys(keys[0])
         await rig.until(lambda: isinstance(rig.app.screen, QuitScreen) and rig.app.focused is not None)
         await rig.pilot.press(keys[1])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while rig.app.return_code is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert rig.app.return_code == 0

@@ -30,7 +30,7 @@ OTHER = "/u/j/1:0"
 
 
 async def until(condition: Callable[[], object], clock: FakeClock | None = None) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             if clock is not None:
                 clock.advance(0.05)

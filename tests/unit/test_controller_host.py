@@ -95,7 +95,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not what():
         assert time.monotonic() < deadline, "it does not come to that"
         time.sleep(0.01)

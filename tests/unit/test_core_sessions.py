@@ -85,7 +85,7 @@ class Stream:
 
     async def next(self) -> worker_pb2.AttachResponse:
         assert self.answers is not None
-        message = await asyncio.wait_for(anext(self.answers), 5)
+        message = await asyncio.wait_for(anext(self.answers), 60)
         self.got.append(message)
         if message.HasField("desired"):
             self.desired = message.desired
@@ -146,7 +146,7 @@ class Rig:
         return stream
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition():
                 await self.loop.next_commit(0.05)
 
@@ -177,7 +177,7 @@ async def rig() -> AsyncIterator[Rig]:
         made.store.open.set()
         made.sessions.close()
         made.loop.close()
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, 60)
 
 
 def saw(uid: str, state: common_pb2.TaskState, seq: int) -> worker_pb2.Observation:

@@ -420,7 +420,7 @@ def state(pid: int) -> str:
     return found.state if found is not None else ""
 
 
-async def until(true: Callable[[], bool], timeout_s: float = 15.0) -> None:
+async def until(true: Callable[[], bool], timeout_s: float = 90) -> None:
     """Waits for something outside of our processes, which nobody can signal us about."""
     deadline = time.monotonic() + timeout_s
     while not true():

@@ -96,7 +96,7 @@ async def rig(path: Path) -> AsyncIterator[Rig]:
         yield made
     finally:
         made.loop.close()
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, 60)
         made.readers.close()
         made.real.close()
 

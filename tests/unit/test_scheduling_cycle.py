@@ -123,7 +123,7 @@ async def test_the_controller_goes_on_by_itself_in_the_next_cycle(monkeypatch: p
         admit(o, NewJob("/u/job", "", 3, job_spec()), now_ms)
 
     await loop.submit("submit", submit)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while world.model.pending:
             await loop.next_commit(1)
     loop.close()
@@ -160,7 +160,7 @@ async def test_a_job_is_told_another_reason_only_after_a_while_and_then_the_last
     await loop.submit("submit", submit)
     for _ in range(4):
         await loop.submit("join", join)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while "4 workers" not in world.model.reasons.get("/u/job", ""):
             await loop.next_commit(0.05)
     assert all(later[1] - earlier[0] >= 0.3 for earlier, later in pairwise(told))

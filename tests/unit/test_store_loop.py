@@ -122,7 +122,7 @@ async def rig(path: Path) -> AsyncIterator[Rig]:
         yield made
     finally:
         made.loop.close()
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, 60)
         made.real.close()
 
 
@@ -178,7 +178,7 @@ async def test_a_failed_commit_changes_nothing_and_is_said(tmp_path: Path) -> No
         assert "/u/b" not in r.model.jobs
         assert r.loop.stats.store_error
         r.writer.failing = False
-        await asyncio.wait_for(internal, 20)
+        await asyncio.wait_for(internal, 60)
         assert "w1" in r.model.workers, "the controller's own command is retried until it is committed"
         assert not r.loop.stats.store_error
         await r.until_quiet()

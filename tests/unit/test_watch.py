@@ -70,7 +70,7 @@ async def rig() -> AsyncIterator[Rig]:
         yield made
     finally:
         made.loop.close()
-        await asyncio.wait_for(running, 5)
+        await asyncio.wait_for(running, 60)
 
 
 class Viewer:
@@ -85,7 +85,7 @@ class Viewer:
         self.stream = r.hub.watch(controller_pb2.WatchRequest(selectors=selectors), call)
 
     async def read(self) -> str:
-        message = await asyncio.wait_for(anext(self.stream), 10)
+        message = await asyncio.wait_for(anext(self.stream), 60)
         self.messages.append(message)
         kind = message.WhichOneof("event") or ""
         batches: list[controller_pb2.WatchRows] = []

@@ -35,7 +35,7 @@ def seen(viewer: Viewer) -> dict[str, str]:
 
 async def settled(r: Rig, viewer: Viewer) -> None:
     """Reads until the viewer has everything; the last revision says so."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while viewer.revision.n < r.loop.n or seen(viewer) != of_model(r):
             await viewer.read()
 

@@ -98,7 +98,7 @@ async def test_a_log_store_that_does_not_answer_holds_no_row_up(monkeypatch: pyt
         assert (row.shipping_lag_worker, row.shipping_lag_ms) == ("w1", 50)
     assert len(asked) == 1
     go.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (await condition.look(frozenset()))[0].store.state != "serving":  # noqa: ASYNC110
             await asyncio.sleep(0)
     go.clear()

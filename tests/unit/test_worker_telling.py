@@ -38,7 +38,7 @@ async def test_a_task_that_runs_on_is_told_a_moment_later(monkeypatch: pytest.Mo
     woken = asyncio.Event()
     made = Agent(woken.set)
     made.changed(seen(RUNNING))
-    await asyncio.wait_for(woken.wait(), 10)
+    await asyncio.wait_for(woken.wait(), 60)
     assert [o.state for o in made.report().observations] == [RUNNING]
 
 
@@ -51,5 +51,5 @@ async def test_only_the_first_set_of_a_stream_is_confirmed_at_once(monkeypatch: 
     woken.clear()
     made.apply(worker_pb2.DesiredSet(generation=2))
     assert not woken.is_set()
-    await asyncio.wait_for(woken.wait(), 10)
+    await asyncio.wait_for(woken.wait(), 60)
     assert made.report().applied_generation == 2
