@@ -1,7 +1,8 @@
 """`process|task|attempt profile threads|cpu|mem`: look into a running process now (cli-auth-logs §1.6).
 
 Threads go to standard output, harmless for a terminal; CPU and memory profiles into a file named after their target unless `-o`
-says another. The same three commands under three nouns, which differ in how the target is named.
+says another, whose end says the format, too. The same three commands under three nouns, which differ in how the target is named.
+Must never write one format under a name that stands for another.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 SLACK_S: Final = 200.0
 """What a profile may take beyond its duration: attaching, reading symbols, making the report, the way back."""
 OWN: Final = "/system/process"
+"""What the controller may be called here, too (cli-auth-logs §4.3)."""
 
 _HELP: Final = {
     "threads": "Print where every thread is right now.",
@@ -35,6 +37,8 @@ _FORMATS: Final = {
     "cpu": ("speedscope", "flamegraph", "raw"),
     "mem": ("html", "table", "stats", "raw"),
 }
+"""What each kind is written as; the first is the default."""
+_CALLED: Final = {"threads": "thread dump", "cpu": "CPU profile", "mem": "memory profile"}
 _NATIVE: Final = {
     "threads": "no",
     "cpu": "of tasks yes (but not on arm64), of the controller and workers no",
@@ -97,7 +101,7 @@ def _options(noun: str, kind: str) -> list[Callable[..., Any]]:
         "process": click.option(
             "-t",
             "--target",
-            default=OWN,
+            default="",
             metavar="NAME",
             help="/system/worker/<id>, or a task. Default: the controller.",
         ),
@@ -120,9 +124,7 @@ def _options(noun: str, kind: str) -> list[Callable[..., Any]]:
                 "--format",
                 "shape",
                 type=click.Choice(_FORMATS[kind]),
-                default=_FORMATS[kind][0],
-                show_default=True,
-                help="What is written.",
+                help=f"What is written. Default: what FILE ends in, else {_FORMATS[kind][0]}.",
             ),
         ]
     if kind == "cpu":
@@ -153,7 +155,8 @@ def _options(noun: str, kind: str) -> list[Callable[..., Any]]:
             "path",
             default="",
             metavar="FILE",
-            help="Where to write, - for standard output." + ("" if kind == "threads" else " Default: named after it."),
+            help="Where to write, - for standard output; a file there is replaced."
+            + ("" if kind == "threads" else " Default: named after it."),
         ),
     ]
     return options
@@ -170,9 +173,7 @@ def _target(noun: str, text: str) -> str:
     from iris_core.cli.process import target_of
     from iris_core.model.ids import JobId, parse_target
 
-    if text == OWN:
-        return OWN
-    found = target_of(text, logs=False)
+    found = target_of("" if text == OWN else text, logs=False)
     if not found.startswith("/system/") and isinstance(parse_target(found), JobId):
         from iris_core.contracts import UsageFailed
 
@@ -189,7 +190,7 @@ def _run(
     native: bool | None,
     pid: int,
     duration: int = 0,
-    shape: str = "text",
+    shape: str | None = None,
     rate: int = 0,
     leaks: bool = False,
     local_values: bool = False,
@@ -201,7 +202,7 @@ def _run(
     options = pb.ProfileOptions(
         type=types[kind],
         duration_seconds=duration,
-        format=number_of(FORMATS, shape),  # type: ignore[arg-type]
+        format=number_of(FORMATS, _shape(kind, types[kind], shape, path)),  # type: ignore[arg-type]
         rate_hz=rate,
         native=native,
         leaks=leaks,
@@ -217,6 +218,27 @@ def _run(
     for note in answer.notes:
         session.diagnostics.warn(note)
     _deliver(session, kind, target, path, answer)
+
+
+def _shape(kind: str, number: int, asked: str | None, path: str) -> str:
+    """The format: what `--format` says, else what the file ends in. Raises UsageFailed: they contradict each other, or this kind of
+    profile has no format that ends so."""
+    from iris_core.contracts import UsageFailed
+    from iris_core.model.errors import shown
+    from iris_core.wire.profiles import FORMATS, ending, endings, number_of, suffix
+
+    end = ending(path)
+    named = [word for word in _FORMATS[kind] if end in endings(number, number_of(FORMATS, word))]
+    names = {word: f".{suffix(number, number_of(FORMATS, word))}" for word in _FORMATS[kind]}
+    if end and not named:
+        fitting = ", ".join(f"{name} ({word})" for word, name in names.items())
+        raise UsageFailed(f"a {_CALLED[kind]} is not written as .{end}: {shown(path)}", hint=f"it ends in {fitting}")
+    if asked and named and asked not in named:
+        raise UsageFailed(
+            f"--format {asked} and {shown(path)} contradict each other",
+            hint=f".{end} stands for {named[0]}, and {asked} ends in {names[asked]}",
+        )
+    return asked or (named or _FORMATS[kind])[0]
 
 
 def take(session: Session, target: str, options: pb.ProfileOptions) -> pb.ProfileTaskResponse:

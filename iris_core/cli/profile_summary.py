@@ -36,8 +36,15 @@ SECTION_SHARE: Final = 0.01
 @click.option("--show-tasks", is_flag=True, help="Each task, too.")
 @click.option("--per-subjob", is_flag=True, help="A section for each sub-job that has 1% of the time or more.")
 @click.option("--markdown", is_flag=True, help="Print Markdown, with a Mermaid call graph.")
-@click.option("-o", "--output", "folded", default="", metavar="FILE", help="Write all stacks in folded form.")
-@click.option("--svg", default="", metavar="FILE", help="Write a flame graph as SVG.")
+@click.option(
+    "-o",
+    "--output",
+    "folded",
+    default="",
+    metavar="FILE",
+    help="Write all stacks in folded form; a file there is replaced.",
+)
+@click.option("--svg", default="", metavar="FILE", help="Write a flame graph as SVG; a file there is replaced.")
 @click.option(
     "--max-rows",
     type=click.IntRange(1, 500_000),

@@ -120,15 +120,17 @@ def narrow(client: Client, request: pb.ListProfilesRequest, target: str, *, all_
     "path",
     default="",
     metavar="FILE",
-    help="Where to write, - for standard output. Default: named after it; a thread dump goes to standard output.",
+    help="Where to write, - for standard output; a file there is replaced. Default: named after it; a thread dump goes to standard output.",
 )
 @click.pass_obj
 def get_profile(session: Session, profile_id: str, path: str) -> None:
     """Write one kept profile to a file (a thread dump to standard output); `profile list` names them."""
     from iris_core.cli.profile import print_text
     from iris_core.cli.saving import save
+    from iris_core.contracts import UsageFailed
+    from iris_core.model.errors import shown
     from iris_core.wire.gen.iris.v1 import profiles_pb2 as pb
-    from iris_core.wire.profiles import suffix
+    from iris_core.wire.profiles import FORMATS, ending, endings, suffix
 
     answer = session.client.call(
         "ControllerService/GetProfile", pb.GetProfileRequest(profile_id=profile_id), pb.GetProfileResponse
@@ -137,7 +139,13 @@ def get_profile(session: Session, profile_id: str, path: str) -> None:
     if not path and record.type == pb.PROFILE_TYPE_THREADS:
         print_text(answer.profile_data)
         return
-    name = path or f"profile-{record.profile_id}.{suffix(record.type, record.format)}"
+    kept = suffix(record.type, record.format)
+    if ending(path) not in ("", *endings(record.type, record.format)):
+        raise UsageFailed(
+            f"{record.profile_id} is kept as {FORMATS.get(record.format, 'another format')}: {shown(path)} does not stand for that",
+            hint=f"name a file that ends in .{kept}",
+        )
+    name = path or f"profile-{record.profile_id}.{kept}"
     save(session, name, answer.profile_data, f"profile {record.profile_id} of {record.source}")
 
 

@@ -39,6 +39,7 @@ _SUFFIXES: Final[dict[str, str]] = {
     "stats": "json",
     "text": "txt",
 }
+_ENDINGS: Final = frozenset({"json", "svg", "html", "txt", "folded", "bin"})
 
 
 def number_of(words: dict[int, str], word: str) -> int:
@@ -51,6 +52,19 @@ def suffix(kind: int, shape: int) -> str:
     if shape == pb.PROFILE_FORMAT_RAW:
         return "txt" if kind == pb.PROFILE_TYPE_CPU else "bin"
     return _SUFFIXES.get(FORMATS.get(shape, ""), "bin")
+
+
+def endings(kind: int, shape: int) -> tuple[str, ...]:
+    """How the name of a file may end that holds this: `svg`."""
+    own = suffix(kind, shape).rpartition(".")[2]
+    # What tools that draw flame graphs call one stack per line.
+    return (own, "folded") if (kind, shape) == (pb.PROFILE_TYPE_CPU, pb.PROFILE_FORMAT_RAW) else (own,)
+
+
+def ending(name: str) -> str:
+    """What a file's name ends in where that stands for a format of some profile, "" where it says nothing."""
+    stem, _, end = name.rpartition("/")[2].rpartition(".")
+    return end.lower() if stem and end.lower() in _ENDINGS else ""
 
 
 def is_text(kind: int, shape: int) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from iris_core.cli.profile_summary import job_of
 from iris_core.contracts import RpcFailed, UsageFailed
 from iris_core.wire.gen.iris.v1 import profiles_pb2 as pb
+from iris_core.wire.profiles import FORMATS
 from tests.unit.cli_world import T0, World
 
 if TYPE_CHECKING:
@@ -67,7 +68,12 @@ def test_threads_go_to_standard_output(world: World) -> None:
         (("task", "profile", "cpu", "/me/Train/0"), "/me/Train/0", "profile-cpu-me-train-0.speedscope.json"),
         (("task", "profile", "/me/train/0", "cpu"), "/me/train/0", "profile-cpu-me-train-0.speedscope.json"),
         (("attempt", "profile", "cpu", "/me/train/0:2"), "/me/train/0:2", "profile-cpu-me-train-0:2.speedscope.json"),
-        (("process", "profile", "cpu"), "/system/process", "profile-cpu-system-process.speedscope.json"),
+        (("process", "profile", "cpu"), "/system/controller", "profile-cpu-system-controller.speedscope.json"),
+        (
+            ("process", "profile", "cpu", "-t", "/system/process"),
+            "/system/controller",
+            "profile-cpu-system-controller.speedscope.json",
+        ),
         (
             ("process", "profile", "cpu", "-t", "/system/worker/w0"),
             "/system/worker/w0",
@@ -107,6 +113,65 @@ def test_a_memory_profile_has_its_formats(world: World, tmp_path: Path) -> None:
         7,
     )
     assert second.format == pb.PROFILE_FORMAT_STATS
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "asked"),
+    [
+        ("cpu", "-o hot.svg", "flamegraph"),
+        ("cpu", "-o ./HOT.SVG", "flamegraph"),
+        ("cpu", "-o hot.speedscope.json", "speedscope"),
+        ("cpu", "-o hot.json", "speedscope"),
+        ("cpu", "-o hot.txt", "raw"),
+        ("cpu", "-o hot.folded", "raw"),
+        ("cpu", "-o hot.svg.gz", "speedscope"),
+        ("cpu", "-o hot --format raw", "raw"),
+        ("cpu", "-o .svg", "speedscope"),
+        ("cpu", "-o -", "speedscope"),
+        ("cpu", "-o hot.svg --format flamegraph", "flamegraph"),
+        ("mem", "-o big.html", "html"),
+        ("mem", "-o big.txt", "table"),
+        ("mem", "-o big.json", "stats"),
+        ("mem", "-o big.bin", "raw"),
+        ("mem", "-o big", "html"),
+        ("threads", "-o where.txt", "text"),
+        ("threads", "-o where", "text"),
+    ],
+)
+def test_the_end_of_a_file_says_the_format(world: World, kind: str, words: str, asked: str) -> None:
+    world.client.answer("ProfileTask", taken(b"it"))
+    done = world.cli("task", "profile", kind, "/me/train/0", *words.split())
+    assert done.code == 0, done.err
+    (request,) = world.client.called("ProfileTask")
+    assert FORMATS[request.options.format] == asked
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "says"),
+    [
+        (
+            "cpu",
+            "-o hot.svg --format raw",
+            "--format raw and 'hot.svg' contradict each other; .svg stands for flamegraph, and raw ends in .txt",
+        ),
+        (
+            "cpu",
+            "-o hot.html",
+            "a CPU profile is not written as .html: 'hot.html'; it ends in .speedscope.json (speedscope), .svg (flamegraph), .txt (raw)",
+        ),
+        ("mem", "-o big.txt --format stats", ".txt stands for table, and stats ends in .json"),
+        ("mem", "-o big.svg", "a memory profile is not written as .svg"),
+        ("threads", "-o where.json", "a thread dump is not written as .json: 'where.json'; it ends in .txt (text)"),
+    ],
+)
+def test_a_file_that_stands_for_another_format_is_refused_before_anything_is_looked_at(
+    world: World, tmp_path: Path, kind: str, words: str, says: str
+) -> None:
+    done = world.cli("task", "profile", kind, "/me/train/0", *words.split())
+    assert (done.code, done.out) == (2, "")
+    assert says in done.err
+    assert not world.client.called("ProfileTask")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -189,6 +254,19 @@ def test_a_kept_profile_is_written_to_a_file_and_a_dump_printed(world: World, tm
     assert world.cli("profile", "get", "20260101-0123456789ab").code == 0
     assert (tmp_path / "profile-20260101-0123456789ab.speedscope.json").read_bytes() == b"{}"
     assert world.cli("profile", "get", "20260101-0123456789ab").out == "Thread 1\n"
+
+
+def test_a_kept_profile_is_not_written_under_the_name_of_another_format(world: World, tmp_path: Path) -> None:
+    world.client.answer("GetProfile", pb.GetProfileResponse(record=record(), profile_data=b"{}"))
+    done = world.cli("profile", "get", "20260101-0123456789ab", "-o", "hot.svg")
+    assert done.code == 2
+    assert (
+        "20260101-0123456789ab is kept as speedscope: 'hot.svg' does not stand for that; "
+        "name a file that ends in .speedscope.json" in done.err
+    )
+    assert not list(tmp_path.iterdir())
+    assert world.cli("profile", "get", "20260101-0123456789ab", "-o", "hot.json").code == 0
+    assert (tmp_path / "hot.json").read_bytes() == b"{}"
 
 
 # --- the whole job -----------------------------------------------------------------------------------------------------
