@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from iris_controller.deadlines import Deadlines
 
 if TYPE_CHECKING:
-    from iris_controller.loop import Committed, ControllerLoop
+    from iris_controller.commits import Committed
+    from iris_controller.loop import ControllerLoop
     from iris_controller.state.endpoints import Endpoint
     from iris_controller.state.overlay import Overlay
 

@@ -13,25 +13,25 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from iris_controller.audit import audit
+from iris_controller.commits import Command, Commits, Committed, LoopStats, Plan, Ticker
 from iris_controller.crowd import Crowd
 from iris_controller.quiet import Repeats
-from iris_controller.rpc.errors import RpcError, unavailable
+from iris_controller.rpc.errors import RpcError
 from iris_controller.state import kernel
 from iris_controller.state.changes import Changes
 from iris_controller.state.model import Model
 from iris_controller.state.overlay import AuditEvent, Overlay
 from iris_controller.store import encode
-from iris_controller.store.writer import CommitFailed, Statement
+from iris_controller.store.writer import CommitFailed
+from iris_controller.write_gate import WriteGate, shutting_down, unwritable
 
 log = logging.getLogger("iris.loop")
 
 T = TypeVar("T")
-Plan = Callable[[Overlay, int], T]
 
 BATCH_COMMANDS = 1_000
 BATCH_SECONDS = 0.02
@@ -40,71 +40,8 @@ ANSWERS_KEPT_MS = 24 * 3_600_000
 FORGET_EVERY_MS = 600_000
 LAG_WARNING_S = 0.25
 HOLD_LOOK_S = 0.05
-HELD_RETRY_MS = 2_000
 LONG_PLAN_S = 0.005
 """A batch that took longer to plan lets others run before it is written down."""
-
-
-class Commits(Protocol):
-    """What the loop needs of the writer."""
-
-    async def commit(self, statements: Sequence[Statement]) -> None: ...
-
-
-@dataclass(slots=True)
-class Command(Generic[T]):
-    """One mutation. An internal one is retried after a failed commit instead of being answered."""
-
-    name: str
-    plan: Plan[T]
-    done: asyncio.Future[T]
-    internal: bool = False
-    result: Any = None
-    refused: BaseException | None = None
-
-
-@dataclass(slots=True)
-class LoopStats:
-    """Readings for `process status` and `/metrics`."""
-
-    batches: int = 0
-    commands: int = 0
-    failed_commits: int = 0
-    changes: int = 0
-    """Batches that changed the state."""
-    last_commit_ms: float = 0.0
-    last_plan_ms: float = 0.0
-    store_error: str = ""
-    """Why the last commit failed; "" since one succeeded."""
-
-
-@dataclass(slots=True)
-class Committed:
-    """A batch that is now the state."""
-
-    n: int
-    changes: Changes
-    now_ms: int
-    reasons: set[str] = field(default_factory=set)
-    """Jobs whose pending reason changed."""
-
-
-class Ticker(Protocol):
-    """The scheduler's side: plans a slice into the overlay at the start of a batch."""
-
-    def wanted(self) -> bool: ...
-
-    def slice(self, overlay: Overlay, now_ms: int) -> dict[str, str]:
-        """Assigns into the overlay and returns the reasons that changed (job id → text, "" = none)."""
-        ...
-
-    def dropped(self) -> None:
-        """The slice just planned was not committed."""
-        ...
-
-    def noticed(self, changes: Changes) -> None:
-        """A batch was committed; decides whether there is something to plan."""
-        ...
 
 
 class ControllerLoop:
@@ -128,12 +65,9 @@ class ControllerLoop:
         self._queue: deque[Command[Any]] = deque()
         self._wake = asyncio.Event()
         self._listeners: list[Callable[[Committed], None]] = []
-        self._closing = False
-        self._fenced = ""
-        self._held = ""
-        """Why nothing is taken in for now, "" = it is."""
+        self._gate = WriteGate()
         self._parked: list[Command[Any]] = []
-        """The controller's own commands that came meanwhile."""
+        """The controller's own commands that came while the gate was held."""
         self._forgot_ms = 0
         self._in_hand: list[Command[Any]] = []
         """The commands of the batch that is planned or being written."""
@@ -168,8 +102,7 @@ class ControllerLoop:
 
     async def submit(self, name: str, plan: Plan[T], *, by_holder: bool = False) -> T:
         """Runs a command and returns its result once it is durable; `by_holder` also while `hold` keeps others out. Raises RpcError."""
-        if not (by_holder and self._held and not self._closing and not self._fenced):
-            self.require_writable()
+        self._gate.require_open(by_holder=by_holder)
         command: Command[T] = Command(name, plan, asyncio.get_running_loop().create_future())
         self._enqueue(command)
         # Nobody else waits for it: a caller who leaves ends the answer alone, the command is carried out.
@@ -179,10 +112,10 @@ class ControllerLoop:
         """Queues a command of the controller's own: it is retried until its commit succeeds."""
         command: Command[T] = Command(name, plan, asyncio.get_running_loop().create_future(), internal=True)
         command.done.add_done_callback(_retrieve)
-        if self._fenced:
-            command.done.set_exception(self._refusal())
+        if self._gate.fenced:
+            command.done.set_exception(self._gate.refusal())
             return command.done
-        if self._held:
+        if self._gate.held:
             self._parked.append(command)
             return command.done
         self._enqueue(command)
@@ -208,14 +141,14 @@ class ControllerLoop:
     async def hold(self, why: str) -> None:
         """Takes nothing in any more: callers get UNAVAILABLE, the controller's own commands wait, nothing is scheduled. Returns once
         what was there before is durable; then the state does not change until `resume`."""
-        self._held = why
+        self._gate.held = why
         self._wake.set()
         while self._queue or self._busy:
             await self.next_commit(HOLD_LOOK_S)
 
     def resume(self) -> None:
         """Goes on after a `hold`, with what waited first."""
-        self._held = ""
+        self._gate.held = ""
         self._queue.extend(self._parked)
         self._parked.clear()
         self._wake.set()
@@ -224,7 +157,7 @@ class ControllerLoop:
         """Runs until `close`; ends once the queue is drained."""
         while True:
             if not self._queue and not self._slice_due():
-                if self._closing:
+                if self._gate.closing:
                     return
                 self._wake.clear()
                 await self._rest()
@@ -238,7 +171,7 @@ class ControllerLoop:
 
     def close(self) -> None:
         """No more commands from outside; what is queued is still done."""
-        self._closing = True
+        self._gate.closing = True
         self._wake.set()
 
     def abandon(self, why: str) -> None:
@@ -249,40 +182,23 @@ class ControllerLoop:
         self._parked.clear()
         for command in waiting:
             if not command.done.done():
-                command.done.set_exception(unavailable(why, code="shutting_down", retry_after_ms=2_000))
+                command.done.set_exception(shutting_down(why))
 
     def fence(self, why: str) -> None:
         """Another controller owns the state now: nothing more is planned, and every command, waiting or to come, is answered with
         UNAVAILABLE. Reading goes on. A batch that is being written ends as its commit does."""
-        self._fenced = why
+        self._gate.fenced = why
         waiting = [*self._queue, *self._parked]
         self._queue.clear()
         self._parked.clear()
         for command in waiting:
             if not command.done.done():
-                command.done.set_exception(self._refusal())
+                command.done.set_exception(self._gate.refusal())
         self._wake.set()
 
     def require_writable(self) -> None:
         """Raises UNAVAILABLE when nothing may be written any more."""
-        if self._closing:
-            raise unavailable("the controller is shutting down", code="shutting_down", retry_after_ms=2_000)
-        if self._fenced:
-            raise self._refusal()
-        if self._held:
-            raise unavailable(
-                f"the controller changes nothing now: {self._held}",
-                code="held",
-                hint="nothing was done; try again in a moment",
-                retry_after_ms=HELD_RETRY_MS,
-            )
-
-    def _refusal(self) -> RpcError:
-        return unavailable(
-            f"this controller has stopped writing: {self._fenced}",
-            code="fenced",
-            hint="nothing was changed; ask the controller that took over",
-        )
+        self._gate.require_open()
 
     # One batch ----------------------------------------------------------------------------------------------
 
@@ -290,7 +206,7 @@ class ControllerLoop:
         return self._may_slice() and not self._single and time.monotonic() >= self._slices_from
 
     def _may_slice(self) -> bool:
-        return self._ticker.wanted() and not self._fenced and not self._held
+        return self._ticker.wanted() and not self._gate.fenced and not self._gate.held
 
     async def _rest(self) -> None:
         """Until there is something to do. A scheduler that failed is asked again a little later."""
@@ -304,7 +220,7 @@ class ControllerLoop:
     async def _gather(self) -> None:
         """Lets more commands come where they are likely to (`crowd`)."""
         enough = self._crowd.enough()
-        if not 0 < len(self._queue) < enough or self._single or self._closing or self._fenced or self._held:
+        if not 0 < len(self._queue) < enough or self._single or not self._gate.is_open:
             return
         self._enough = enough
         self._wake.clear()
@@ -443,27 +359,20 @@ class ControllerLoop:
         if not self.stats.store_error:
             log.error("the state store refuses writes: %s", why)
         self.stats.store_error = why
-        kept = [c for c in commands if c.internal and not self._fenced]
+        kept = [c for c in commands if c.internal and not self._gate.fenced]
         for command in commands:
-            if (command.internal and not self._fenced) or command.done.done():
+            if (command.internal and not self._gate.fenced) or command.done.done():
                 continue
-            if self._fenced:
-                command.done.set_exception(self._refusal())
+            if self._gate.fenced:
+                command.done.set_exception(self._gate.refusal())
                 continue
             # Also what was refused: the reason may have been another command of this batch, which has not happened.
-            command.done.set_exception(
-                unavailable(
-                    f"the controller cannot write its state: {why}",
-                    code="store_unwritable",
-                    hint="nothing was changed; free space on its disk, then try again",
-                    retry_after_ms=5_000,
-                )
-            )
+            command.done.set_exception(unwritable(why))
         self._put_back(kept)
         self._in_hand = []
         self._failed_in_a_row += 1
-        await asyncio.sleep(0 if self._closing else RETRY_SECONDS)
-        if self._closing and self._failed_in_a_row > 3:
+        await asyncio.sleep(0 if self._gate.closing else RETRY_SECONDS)
+        if self._gate.closing and self._failed_in_a_row > 3:
             self.abandon(f"the controller is shutting down and cannot write its state: {why}")
 
     def _finish(self, commands: list[Command[Any]], overlay: Overlay, reasons: dict[str, str], now_ms: int) -> None:

@@ -14,7 +14,7 @@ from iris_core.model.states import ACTIVE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from iris_controller.loop import Committed
+    from iris_controller.commits import Committed
     from iris_controller.state.model import Model
     from iris_core.wire.gen.iris.v1 import controller_pb2, worker_pb2
 

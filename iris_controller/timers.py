@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from iris_controller.commits import Committed
 from iris_controller.deadlines import Deadlines
-from iris_controller.loop import Committed, ControllerLoop
+from iris_controller.loop import ControllerLoop
 from iris_controller.state import kernel
 from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import Attempt, Job

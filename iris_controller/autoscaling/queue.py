@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from iris_controller.loop import Committed
+    from iris_controller.commits import Committed
     from iris_controller.state.model import Model
     from iris_controller.state.overlay import Overlay
 

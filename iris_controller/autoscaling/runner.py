@@ -38,7 +38,7 @@ from iris_core.model.states import WorkerHealth
 
 if TYPE_CHECKING:
     from iris_controller.autoscaling.queue import Queue
-    from iris_controller.loop import Committed
+    from iris_controller.commits import Committed
     from iris_controller.state.overlay import Overlay
     from iris_core.config.cluster import ClusterConfig
     from iris_core.config.scale_groups import ScaleGroup

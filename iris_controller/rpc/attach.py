@@ -16,8 +16,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
+from iris_controller.commits import Committed
 from iris_controller.liveness import Liveness
-from iris_controller.loop import Committed, ControllerLoop
+from iris_controller.loop import ControllerLoop
 from iris_controller.rpc.errors import RpcError, precondition
 from iris_controller.rpc.hello import TERMINAL_NUMBERS, check_hello, device_attributes, observed
 from iris_controller.rpc.session import DesiredSets, Dispatch, Session

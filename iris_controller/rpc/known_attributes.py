@@ -14,7 +14,8 @@ from iris_core.model.constraints import AVAILABILITY, DEVICE_TYPE, WELL_KNOWN, C
 from iris_core.model.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from iris_controller.loop import Committed, ControllerLoop
+    from iris_controller.commits import Committed
+    from iris_controller.loop import ControllerLoop
 
 Attributes = Mapping[str, str | int | float]
 

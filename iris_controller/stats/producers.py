@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from iris_controller.autoscaling.actions import Outcome
+    from iris_controller.commits import Committed
     from iris_controller.http.metrics import Metrics
-    from iris_controller.loop import Committed, ControllerLoop
+    from iris_controller.loop import ControllerLoop
     from iris_controller.state.records import Attempt, Job, Task
     from iris_controller.stats.client import StatsClient
     from iris_core.config.scale_groups import ScaleGroup

@@ -13,7 +13,7 @@ from iris_controller.state.records import Charge
 from iris_core.wire.gen.iris.v1 import watch_rows_pb2
 
 if TYPE_CHECKING:
-    from iris_controller.loop import Committed
+    from iris_controller.commits import Committed
 
 MINUTES: Final = 60
 MINUTE_MS: Final = 60_000

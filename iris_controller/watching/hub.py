@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from iris_controller.loop import Committed, ControllerLoop
+from iris_controller.commits import Committed
+from iris_controller.loop import ControllerLoop
 from iris_controller.rpc.errors import invalid, precondition
 from iris_controller.watching.followed import PIECE, Followed
 from iris_controller.watching.kinds import FOLLOWED

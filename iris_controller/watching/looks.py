@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from iris_controller.autoscaling.runner import Autoscaler
-    from iris_controller.loop import Committed, ControllerLoop
+    from iris_controller.commits import Committed
+    from iris_controller.loop import ControllerLoop
     from iris_controller.places import Places
     from iris_controller.rpc.backends import BackendService
     from iris_controller.rpc.cluster import About

@@ -12,7 +12,7 @@ from iris_core.model.states import TaskState
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from iris_controller.loop import Committed
+    from iris_controller.commits import Committed
     from iris_controller.state.model import Model
 
 

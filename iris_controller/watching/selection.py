@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from iris_controller.loop import Committed
+from iris_controller.commits import Committed
 from iris_controller.rpc.auth import within
 from iris_controller.rpc.errors import denied, invalid
 from iris_controller.rpc.roles import ACCESS

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from iris_controller.rpc.errors import RpcError, unavailable
 
 if TYPE_CHECKING:
-    from iris_controller.loop import Committed
+    from iris_controller.commits import Committed
     from iris_controller.watching.kinds import Kind
     from iris_controller.watching.selection import Selection
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING
 
-from iris_controller.loop import Committed
+from iris_controller.commits import Committed
 from iris_controller.watching.selection import Dirty, Key, Selection, split
 from iris_core.live.watch_keys import count
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2

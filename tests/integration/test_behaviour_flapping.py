@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from iris_controller.loop import Committed
+from iris_controller.commits import Committed
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
 from providers.fake.worker import run_on
 from tests.integration.controller_rig import Rig, launch_request, rig

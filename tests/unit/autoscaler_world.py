@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from iris_controller.autoscaling.groups import GroupState
 from iris_controller.autoscaling.runner import Autoscaler
-from iris_controller.loop import Committed
+from iris_controller.commits import Committed
 from iris_controller.state import availability, kernel
 from iris_core.config.cluster import ClusterConfig
 from iris_core.config.scale_groups import AutoscalerConfig, ScaleGroup

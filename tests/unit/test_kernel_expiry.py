@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from iris_controller.loop import Committed, ControllerLoop
+from iris_controller.commits import Committed
+from iris_controller.loop import ControllerLoop
 from iris_controller.state import kernel, submit
 from iris_controller.state.kick import kick
 from iris_controller.state.model import Model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from iris_controller import readings as readings_module
-from iris_controller.loop import Committed
+from iris_controller.commits import Committed
 from iris_controller.readings import Readings
 from iris_core.model.states import TaskState
 from iris_core.wire.gen.iris.v1 import controller_pb2, worker_pb2

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from iris_controller.loop import Committed
+from iris_controller.commits import Committed
 from iris_controller.rpc.auth import Identity, Role, TaskClaims
 from iris_controller.rpc.dispatch import Call
 from iris_controller.state import kernel, submit
