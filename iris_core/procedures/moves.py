@@ -90,16 +90,16 @@ class Moves(RecordMoves):
                 checkpoint = await self._last_checkpoint(timeout_s)
             except ConnectFailed as error:
                 # Whether it was heard is not known: it may still be saving, and end after that. Only asking again tells.
-                boot = await self._boot_now()
-                try:
-                    checkpoint = await self._last_checkpoint(timeout_s)
-                except ConnectFailed:
-                    words = f"{error.message}; whether the controller was told to end is not known"
-                    raise IrisError(words, hint=error.hint) from error
+                serving = await self._serving(ENDING_S)
+                if serving is None:
+                    # Of one that answers in a moment nobody could tell whether it was killed after that, and started again.
+                    raise _unheard(error) from error
+                boot = serving
+                checkpoint = await self._asked_again(timeout_s) if boot else ""
             if not await self._ended(ENDING_S, boot) and boot and (now := await self._boot_now()) != boot:
                 # It died after its answer and before its end, and its keeper has started it again, or may have: what that one has taken in
                 # is not in this checkpoint.
-                checkpoint = await self._last_checkpoint(timeout_s) if now else ""
+                checkpoint = await self._asked_again(timeout_s) if now else ""
                 ended = not now or await self._ended(ENDING_S, now)
                 found = await to_thread(self._t.host.status)
                 if not ended:
@@ -110,11 +110,30 @@ class Moves(RecordMoves):
             await to_thread(self._t.host.stop)
             return checkpoint
 
-        return self._stopping(do, 3 * timeout_s + ENDING_S)
+        return self._stopping(do, 3 * timeout_s + 2 * ENDING_S)
 
     async def _boot_now(self) -> str:
         """Of the controller that serves, "" = none does."""
         return (await to_thread(self._t.host.status)).boot_id
+
+    async def _serving(self, within_s: float) -> str | None:
+        """The boot of the controller that serves, "" = none runs; None: one is there, and in all that time none serves."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + within_s
+        while (status := await to_thread(self._t.host.status)).running:
+            if status.boot_id:
+                return status.boot_id
+            if loop.time() >= deadline:
+                return None
+            await asyncio.sleep(LOOK_S)
+        return ""
+
+    async def _asked_again(self, timeout_s: float) -> str:
+        """As `_last_checkpoint`, of one that may have been told before. Raises IrisError: whether it was is not known."""
+        try:
+            return await self._last_checkpoint(timeout_s)
+        except ConnectFailed as error:
+            raise _unheard(error) from error
 
     async def _last_checkpoint(self, timeout_s: float) -> str:
         """Its path, "" where the controller ended and its answer was lost. Raises NotStarted: it goes on; ConnectFailed: it still runs."""
@@ -143,13 +162,10 @@ class Moves(RecordMoves):
 
     async def _stopped_by_us(self) -> World:
         """As `_stopped`, of a controller that serves: between its end and the word of its keeper it is neither."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + LOST_ANSWER_S
-        while (status := await to_thread(self._t.host.status)).running:
-            if status.boot_id or loop.time() >= deadline:
-                return World.NOT_DONE
-            await asyncio.sleep(LOOK_S)
-        return World.DONE
+        boot = await self._serving(LOST_ANSWER_S)
+        if boot is None:
+            return World.UNKNOWN
+        return World.NOT_DONE if boot else World.DONE
 
     def _stopping(self, do: Callable[[], Awaitable[str]], timeout_s: float) -> Mutation:
         async def stop() -> str:
@@ -307,3 +323,7 @@ class Moves(RecordMoves):
 async def _not_done() -> World:
     """Of what may be done twice."""
     return World.NOT_DONE
+
+
+def _unheard(error: ConnectFailed) -> IrisError:
+    return IrisError(f"{error.message}; whether the controller was told to end is not known", hint=error.hint)

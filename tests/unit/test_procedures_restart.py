@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -682,6 +684,97 @@ async def test_what_a_controller_takes_in_that_was_killed_after_its_last_checkpo
     assert outcome.status is Status.ROLLED_BACK and "nothing was lost" in outcome.state
     assert "acknowledged after 1" in world.database.rows and world.free
     assert (world.host.release, world.host.running) == (OLD, True)
+
+
+def starting(world: World, looks: float) -> None:
+    """A controller is there that does not serve yet, for so many looks."""
+    status, left = world.host.status, looks
+
+    def look() -> ControllerStatus:
+        nonlocal left
+        found, left = status(), left - 1
+        return replace(found, url="", boot_id="", detail="it is starting") if found.running and left >= 0 else found
+
+    world.host.status = look  # type: ignore[method-assign]
+
+
+async def test_a_controller_whose_answer_is_lost_with_it_and_that_is_killed_twice_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that its keeper started is starting when it is looked at; it answers, and is killed before its end."""
+    monkeypatch.setattr(moves, "LOOK_S", 0.0)
+    monkeypatch.setattr(moves, "LOST_ANSWER_S", 0.0)
+    world = World(tmp_path, migrates=True)
+    world.host.unhealthy.add(NEW)
+    take, asked = world.checkpoint, 0
+
+    def killed(stop: bool, timeout_s: float) -> str:
+        nonlocal asked
+        if not stop:
+            return take(stop, timeout_s)
+        asked += 1
+        if asked == 1:
+            world.host.running = False
+            world.host.start(OLD)
+            starting(world, 3)
+            raise ConnectFailed("the connection broke")
+        path = take(stop, timeout_s)
+        if asked == 2:
+            world.host.start(OLD)
+            assert world.work("acknowledged by the third")
+        return path
+
+    world.checkpoint = killed  # type: ignore[method-assign]
+    outcome = await world.run()
+    assert outcome.status is Status.ROLLED_BACK and "nothing was lost" in outcome.state and asked == 3
+    assert "acknowledged by the third" in world.database.rows and world.free
+    assert (world.host.release, world.host.running) == (OLD, True)
+
+
+@pytest.mark.parametrize("fault", [ConnectFailed("the connection broke"), RuntimeError("a fault of ours")])
+async def test_of_one_that_was_told_to_end_and_then_does_not_serve_nothing_is_said_to_be_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    monkeypatch.setattr(moves, "ENDING_S", 0.0)
+    monkeypatch.setattr(moves, "LOST_ANSWER_S", 0.0)
+    world = World(tmp_path)
+    take, asked = world.checkpoint, 0
+
+    def cut_off(stop: bool, timeout_s: float) -> str:
+        nonlocal asked
+        if not stop:
+            return take(stop, timeout_s)
+        asked += 1
+        starting(world, math.inf)
+        raise fault
+
+    world.checkpoint = cut_off  # type: ignore[method-assign]
+    outcome = await world.run()
+    assert outcome.status is Status.UNKNOWN and "not known" in outcome.state and asked == 1
+    assert "nothing was changed" not in outcome.state and "break-lock" in outcome.next and not world.free
+
+
+async def test_of_one_in_its_place_that_is_asked_and_not_heard_nothing_is_said_to_be_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moves, "LOST_ANSWER_S", 0.0)
+    world = World(tmp_path)
+    take, asked = world.checkpoint, 0
+
+    def killed(stop: bool, timeout_s: float) -> str:
+        nonlocal asked
+        asked += stop
+        if asked == 2:
+            raise ConnectFailed("the connection broke")
+        path = take(stop, timeout_s)
+        if stop:
+            world.host.start(OLD)
+        return path
+
+    world.checkpoint = killed  # type: ignore[method-assign]
+    outcome = await world.run()
+    assert outcome.status is Status.UNKNOWN and "told to end is not known" in outcome.state
+    assert "nothing was changed" not in outcome.state and not world.free
 
 
 async def test_a_record_that_cannot_be_written_back_is_said_with_what_a_plain_start_would_run(tmp_path: Path) -> None:
