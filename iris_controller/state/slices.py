@@ -19,7 +19,7 @@ from iris_core.model.states import ACTIVE, EXECUTING, WorkerHealth
 
 if TYPE_CHECKING:
     from iris_controller.state.overlay import Overlay
-    from iris_controller.state.records import Attempt
+    from iris_controller.state.records import Attempt, Job, Task
 
 
 class Lifecycle(StrEnum):
@@ -101,37 +101,61 @@ def idle(o: Overlay, row: Slice) -> bool:
 def give_up(o: Overlay, row: Slice, lifecycle: Lifecycle, trigger: str, reason: str, now_ms: int) -> Slice:
     """Ends a slice: its workers get nothing more, and the attempts on those that still answer are asked to stop.
 
-    An attempt that had begun is charged as preempted, one that was only assigned costs nothing. Of a gang one member begins it and
-    the others follow by the gang's own rule. Idempotent.
+    An attempt that had begun is charged as preempted, one that was only assigned costs nothing. Of a gang one member is ended, the
+    first of those that had begun, and the others follow by the gang's own rule: it is charged once if any had begun, in
+    whatever order its members are on the workers. Idempotent.
     """
     reason = cut(reason)
     new = change_slice(o, row, now_ms, lifecycle=lifecycle, error_message=reason)
-    bounced: set[str] = set()
+    error = f"slice {row.slice_id} is torn down: {reason}"
+    ended: list[_Held] = []
+    gangs: dict[str, _Held] = {}
     for worker_id in row.worker_ids:
         worker = o.worker(worker_id)
         if worker is None:
             continue
         if worker.placeable:
             o.set_worker(worker, placeable=False)
-        if worker.health is not WorkerHealth.DEAD:
-            for attempt in list(o.attempts_on(worker_id)):
-                _stop(o, attempt, bounced, f"slice {row.slice_id} is torn down: {reason}", trigger, now_ms)
+        if worker.health is WorkerHealth.DEAD:
+            continue
+        for attempt in o.attempts_on(worker_id):
+            held = _held(o, attempt)
+            if held is None:
+                continue
+            if not held.job.spec.group_by:
+                ended.append(held)
+                continue
+            known = gangs.get(held.job.job_id)
+            if known is None or held.rank < known.rank:
+                gangs[held.job.job_id] = held
+    for held in [*ended, *gangs.values()]:
+        preempt_task(
+            o, held.job, held.task, now_ms,
+            trigger=trigger, reason="slice_torn_down", error=error, told=error, charged=held.begun,
+        )  # fmt: skip
     return new
 
 
-def _stop(o: Overlay, attempt: Attempt, bounced: set[str], error: str, trigger: str, now_ms: int) -> None:
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A task that is at work on a worker, with its job."""
+
+    job: Job
+    task: Task
+    begun: bool
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """Sorts the members of a gang: the first one is ended and charged for all."""
+        return not self.begun, self.task.index
+
+
+def _held(o: Overlay, attempt: Attempt) -> _Held | None:
     task = o.task(attempt.job_id, attempt.task_index)
     job = o.job(attempt.job_id)
     if task is None or job is None or task.state not in ACTIVE or live_attempt(o, task) is not attempt:
-        return
-    if job.spec.group_by:
-        if job.job_id in bounced:
-            return
-        bounced.add(job.job_id)
-    begun = attempt.state in EXECUTING
-    preempt_task(
-        o, job, task, now_ms, trigger=trigger, reason="slice_torn_down", error=error, told=error, charged=begun
-    )
+        return None
+    return _Held(job, task, attempt.state in EXECUTING)
 
 
 def forget(o: Overlay, row: Slice, trigger: str, reason: str, now_ms: int) -> None:
