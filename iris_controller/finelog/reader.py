@@ -23,6 +23,7 @@ from iris_controller.finelog.line import Line
 from iris_controller.finelog.parts import LineCount, PartsSeen
 from iris_controller.finelog.segmented import Segmented
 from iris_core.wire.gen.iris.v1 import logs_pb2
+from iris_core.wire.log_losses import lost_in_between
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -364,7 +365,7 @@ class Scan:
         first, last = (self._edge, self._high - 1) if query.tail else (self._low, self._edge)
         reasons += missing(self._store, query, first, last, is_start=not query.tail or self._edge <= self._low)
         if self._lost_lines and query.filters_content:
-            reasons.append(f"{self._lost_lines:,} lines in between were lost before they were stored")
+            reasons.append(lost_in_between(self._lost_lines))
         return reasons + list(self._segmented.faults) + list(self._candidates.faults)
 
 

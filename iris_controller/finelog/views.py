@@ -24,6 +24,7 @@ from iris_controller.finelog.reader import MAX_SECONDS, answering
 from iris_controller.finelog.spans import is_whole, places, spans
 from iris_controller.finelog.surroundings import Surroundings
 from iris_core.wire.gen.iris.v1 import logs_pb2
+from iris_core.wire.log_losses import merged
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -279,8 +280,8 @@ class View:
         self.scanned += answer.scanned
         self._notes.update(dict.fromkeys(answer.notes))
         # A page that was cut, which its first reason says, goes on with the next one.
-        for reason in answer.capped_reason.split("; ")[cut:] if answer.capped else ():
-            self._reasons[reason] = None
+        reasons = answer.capped_reason.split("; ")[cut:] if answer.capped else []
+        self._reasons = dict.fromkeys(merged(self._reasons, reasons))
 
     # Reading ------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from iris_core.cli.log_lines import Joiner, Line, TimeOrder
-from iris_core.cli.log_reader import lasting_reasons
+from iris_core.cli.losses import Losses
 from iris_core.cli.reads import Patience
 from iris_core.contracts import ConnectFailed, RpcFailed
 
@@ -71,7 +71,7 @@ class Follower:
         self._patience = Patience(diagnostics, f"{subject.id} goes on", clock=clock, sleep=sleep)
         self._store_silent = False
         self._said = ""
-        self._lost: set[str] = set()
+        self._losses = Losses(diagnostics, str(subject.id))
         self._is_under_way = False
         self._began = clock()
         self._explain_at = self._began + SILENT_WORD_S
@@ -115,7 +115,9 @@ class Follower:
             return None
         self._store_silent = False
         self.cursor = answer.cursor
-        self._say_lost(answer)
+        # Who begins without a cursor follows what has just begun: what the store lost before then was not its own.
+        self._losses.take(answer, is_said=self._is_under_way)
+        self._is_under_way = True
         now = self._clock()
         self._spoke = self._spoke or bool(answer.entries)
         for entry in sorted(answer.entries, key=lambda entry: entry.seq):
@@ -123,15 +125,6 @@ class Follower:
             if line is not None:
                 self._order.push(line, now)
         return answer
-
-    def _say_lost(self, answer: FetchLogsResponse) -> None:
-        """Says why lines will never be shown, each reason once: whoever follows sees no other account."""
-        for reason in lasting_reasons(answer, is_cut=answer.cursor < answer.last_seq):
-            # Who begins without a cursor follows what has just begun: what the store lost before then was not its own.
-            if reason not in self._lost and self._is_under_way:
-                self._diagnostics.warn(f"lines of {self._subject.id} may be missing: {reason}")
-            self._lost.add(reason)
-        self._is_under_way = True
 
     def _show(self) -> None:
         now = self._clock()

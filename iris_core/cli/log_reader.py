@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from iris_core.cli.log_lines import Joiner, Line, TimeOrder, ordered
 from iris_core.cli.log_parts import LineCount, WholeLines
+from iris_core.wire.log_losses import merged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,16 +53,13 @@ class Account:
     def take(self, answer: FetchLogsResponse, *, is_cut: bool) -> None:
         """What an answer says of the search; `is_cut` as in `lasting_reasons`."""
         self.scanned += answer.scanned
-        for reason in lasting_reasons(answer, is_cut=is_cut):
-            self.add_reason(reason)
+        self.reasons = merged(self.reasons, lasting_reasons(answer, is_cut=is_cut))
         self.unshipped_since_ms = answer.unshipped_since_ms
         self.notes.extend(note for note in answer.notes if note not in self.notes)
 
     def add_reason(self, reason: str) -> None:
         """Once each."""
-        for part in reason.split("; "):
-            if part and part not in self.reasons:
-                self.reasons.append(part)
+        self.reasons = merged(self.reasons, filter(None, reason.split("; ")))
 
 
 def lasting_reasons(answer: FetchLogsResponse, *, is_cut: bool) -> list[str]:

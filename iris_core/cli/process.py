@@ -135,9 +135,12 @@ def logs(
 
     lines, account = reader.last(max_lines)
     write(lines)
+    for note in account.notes:
+        session.diagnostics.note(note)
+    lost = [reason for reason in account.reasons if not reason.startswith("the last ")]
     if account.reasons and not follow:
         of = f" of {'' if account.exact else 'at least '}{account.matched:,}" if account.matched > account.shown else ""
-        why = "; ".join(reason for reason in account.reasons if not reason.startswith("the last "))
+        why = "; ".join(lost)
         hint = "; --max-lines N shows more" if account.more else ""
         session.diagnostics.note(f"the last {account.shown:,}{of} matching lines{f' ({why})' if why else ''}{hint}")
     if not account.shown:
@@ -145,13 +148,17 @@ def logs(
     if not follow:
         return
     from iris_core.cli.log_lines import ordered
+    from iris_core.cli.losses import Losses
 
+    losses = Losses(session.diagnostics, request.source)
+    losses.add(lost)
     patience = Patience(session.diagnostics, "the process goes on")
     cursor = account.cursor
     while True:
         began = time.monotonic()
         answer = patience.ask(partial(reader.fetch, cursor=cursor, max_lines=2_000, wait_ms=WAIT_MS))
         cursor = answer.cursor
+        losses.take(answer)
         write(ordered(answer.entries))
         time.sleep(max(0.0, 0.1 - (time.monotonic() - began)))
 

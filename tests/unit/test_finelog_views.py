@@ -558,6 +558,21 @@ def test_an_export_says_what_is_lost(store: Store) -> None:
     assert (answer.lines, answer.lost_lines, exporter.last().done) == (1, 5, True)
 
 
+def test_lines_lost_in_between_are_added_up_over_the_pages_of_a_view(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "PAGE_LINES", 5)
+    for first in range(0, 120, 12):
+        made = numbered(10, first=first)
+        made.entries.add(number=first + 10, gap=2, epoch_ms=NOW_MS, source="iris", data="the spool was full")
+        put(store, made)
+    view = view_of(store, "/u/j/0:0", substring="line")
+    assert (view.hits, view.state().capped_reason) == (
+        100,
+        "20 lines in between were lost before they were stored",
+    )
+
+
 def test_flags_are_bits() -> None:
     numbers = Numbers()
     numbers.append(5, CONTEXT | BREAKS)
