@@ -177,17 +177,25 @@ def _from_click(error: Any) -> IrisError:
 
     from iris_core.contracts import IrisError
 
-    text = error.format_message().rstrip(".")
+    is_option = isinstance(error, click.NoSuchOption)
+    text = f"No such option {error.option_name!r}" if is_option else error.format_message().rstrip(".")
     failed = IrisError(text)
     failed.exit_code = error.exit_code
     if isinstance(error, click.UsageError):
-        possible = [word for word in getattr(error, "possibilities", None) or []]
+        possible = [word for word in getattr(error, "possibilities", None) or [] if _is_near(error, word)]
         if possible:
-            failed.message = f"No such option {error.option_name!r}" if isinstance(error, click.NoSuchOption) else text
             failed.hint = "did you mean " + " or ".join(repr(word) for word in sorted(possible)) + "?"
-        elif error.ctx is not None:
+        elif error.ctx is not None and not text.endswith("?"):
             failed.hint = f"see {error.ctx.command_path} --help"
     return failed
+
+
+def _is_near(error: Any, word: str) -> bool:
+    """Whether an option that click proposes may be meant: two dashes that all of them have make no likeness."""
+    from iris_core.model.errors import did_you_mean
+
+    asked, known = str(getattr(error, "option_name", "")).lstrip("-"), word.lstrip("-")
+    return known.startswith(asked) or bool(did_you_mean(asked, [known]))
 
 
 def _unexpected(diagnostics: Diagnostics, error: Exception) -> IrisError:

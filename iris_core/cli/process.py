@@ -114,7 +114,10 @@ def _status_text(info: ProcessInfo) -> str:
 def logs(
     session: Session, target: str, follow: bool, max_lines: int, level: str | None, substring: str, how: str
 ) -> None:
-    """Print the log of the controller or of a worker, its audit lines included."""
+    """Print the log of the controller or of a worker, its audit lines included.
+
+    To keep it, redirect standard output into a file; `stats query` searches it by time and pattern.
+    """
     from iris_core.cli.log_lines import Line, line_object, process_line
     from iris_core.cli.log_reader import LogReader
     from iris_core.cli.reads import Patience
