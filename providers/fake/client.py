@@ -1,8 +1,8 @@
 """A controller that exists only in memory: what a client of it sees, scripted line by line.
 
-It answers the calls that the console makes from plain dictionaries, keeps revisions and resumes streams as the real one
-does, and can be told to break the connection, to freeze, to deny, or to fail one method. Nothing in it happens by itself:
-no time passes, nothing is random, and every message it sends was caused by the test.
+It answers the calls that the console makes from plain dictionaries, what they change is told as the real one tells it (`watch`),
+and it can be made to break the connection, to freeze, to deny, or to fail one method. Nothing in it happens by itself: no time
+passes, nothing is random, and every message it sends was caused by the test.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from iris_core.client.context import PLAN_HEADER, headers_now
 from iris_core.contracts import ConnectFailed, Denied, IrisError, R, RpcFailed
 from iris_core.live.filters import JOB_FIELDS, JOB_WORDS, job_row
-from iris_core.live.watch_keys import KIND_FIELDS, ROW_IDS
 from iris_core.model.filter import parse_filter
 from iris_core.model.states import ACTIVE, JOB_TERMINAL
 from iris_core.wire.gen.iris.v1 import common_pb2 as common
@@ -25,16 +24,10 @@ from iris_core.wire.gen.iris.v1 import logs_pb2 as logs
 from iris_core.wire.gen.iris.v1 import pipeline_pb2 as pipeline
 from providers.fake.log_views import FakeViews
 from providers.fake.plans import FakePlans
+from providers.fake.watch import FakeWatch, Stream
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
-
-_FIELDS: Final = {
-    field.message_type.full_name: field.name
-    for field in pb.WatchRows.DESCRIPTOR.fields
-    if field.message_type is not None and field.name in ROW_IDS
-}
-"""The field of `WatchRows` for each kind of row, by its message."""
 
 
 @dataclass(slots=True)
@@ -44,20 +37,6 @@ class Call:
     method: str
     request: Any
     headers: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Batch:
-    """Fields of `WatchRows` with the ids that changed or went."""
-
-    n: int
-    changed: tuple[tuple[str, str], ...]
-
-
-@dataclass(slots=True, eq=False)
-class _Stream:
-    selectors: list[pb.WatchSelector]
-    queue: asyncio.Queue[pb.WatchResponse | IrisError] = field(default_factory=asyncio.Queue)
 
 
 class FakeClient:
@@ -73,7 +52,8 @@ class FakeClient:
         self.role = role
         self.user = user
         self.now_ms = now_ms
-        self.rows: dict[str, dict[str, Any]] = {field: {} for field in ROW_IDS}
+        self.watch = FakeWatch()
+        self.rows = self.watch.rows
         """What Watch shows: by field of `WatchRows`, then by id."""
         self.jobs: dict[str, pb.JobStatus] = self.rows["jobs"]
         self.tasks: dict[str, pb.TaskStatus] = self.rows["tasks"]
@@ -86,14 +66,7 @@ class FakeClient:
         self.pipeline = pipeline.GetPipelineHealthResponse(store=pipeline.StoreHealth(state="serving"))
         """What GetPipelineHealth answers."""
         self.calls: list[Call] = []
-        self.page_rows = 2000
         self.closed = False
-        self.snapshots = 0
-        """How many snapshots were sent: a resumed stream needs none."""
-        self._boot = 1
-        self._n = 0
-        self._batches: list[_Batch] = []
-        self._streams: set[_Stream] = set()
         self._failure: IrisError | None = None
         self._failures: dict[str, list[IrisError]] = {}
         self._open = asyncio.Event()
@@ -109,17 +82,12 @@ class FakeClient:
 
     def put(self, *items: Message) -> None:
         """Publish the latest values of these, rows of any kind, as one batch."""
-        changed: list[tuple[str, str]] = []
         for item in items:
             if isinstance(item, pb.AttemptStatus):
                 known = self.attempts.setdefault(item.task_id, [])
                 known[:] = [old for old in known if old.attempt_id != item.attempt_id] + [item]
                 known.sort(key=lambda attempt: attempt.attempt_id)
-            name = _FIELDS[item.DESCRIPTOR.full_name]
-            row_id = ROW_IDS[name](item)
-            self.rows[name][row_id] = item
-            changed.append((name, row_id))
-        self._publish(*changed)
+        self.watch.put(*items)
 
     def drop(self, *job_ids: str) -> None:
         """The model lets go of these jobs."""
@@ -129,7 +97,7 @@ class FakeClient:
         """These rows of a field of `WatchRows` are gone."""
         for row_id in row_ids:
             self.rows[name].pop(row_id, None)
-        self._publish(*((name, row_id) for row_id in row_ids))
+        self.watch.publish(*((name, row_id) for row_id in row_ids))
 
     def log(
         self, key: str, *texts: str, source: str = "stdout", level: int = 0, epoch_ms: int = 0, gap: int = 0
@@ -155,20 +123,17 @@ class FakeClient:
 
     def heartbeat(self) -> None:
         """Tell every stream that nothing happened."""
-        for stream in self._streams:
-            stream.queue.put_nowait(
-                pb.WatchResponse(heartbeat=pb.WatchHeartbeat(revision=self._revision(), now_ms=self.now_ms))
-            )
+        self.watch.beat(self.now_ms)
 
     def break_connection(self, message: str = "connection refused by fake.invalid:10000") -> None:
         """Every stream ends and every call fails until `restore`."""
         self._failure = ConnectFailed(message)
-        self._end_streams(self._failure)
+        self.watch.end_streams(self._failure)
 
     def deny(self, message: str = "the token has expired") -> None:
         """Every stream ends and every call is refused until `restore`."""
         self._failure = Denied("UNAUTHENTICATED", message)
-        self._end_streams(self._failure)
+        self.watch.end_streams(self._failure)
 
     def restore(self) -> None:
         """The next call is answered again."""
@@ -176,10 +141,8 @@ class FakeClient:
 
     def restart(self) -> None:
         """Another boot id: no stream can resume."""
-        self._boot += 1
-        self._n = 0
-        self._batches.clear()
-        self._end_streams(ConnectFailed("connection reset by fake.invalid:10000"))
+        self.watch.restart()
+        self.watch.end_streams(ConnectFailed("connection reset by fake.invalid:10000"))
 
     def freeze(self, *services: str) -> None:
         """Nothing is answered, nothing ends, as with a stopped process: of these services or calls (`LogService`, `ListProfiles`), else
@@ -208,11 +171,6 @@ class FakeClient:
     def called(self, method: str) -> list[Any]:
         """The requests of all calls of a method, in order."""
         return [call.request for call in self.calls if call.method.endswith("/" + method)]
-
-    @property
-    def streams(self) -> int:
-        """How many streams are open."""
-        return len(self._streams)
 
     # --- AsyncClient -------------------------------------------------------------------------------------------------
 
@@ -251,15 +209,13 @@ class FakeClient:
         if method == "LogService/Tail":
             async for answer in self._tail(request):
                 yield cast("R", answer)
-        stream = _Stream(list(request.selectors))
-        self._streams.add(stream)
+        stream = Stream(list(request.selectors))
+        self.watch.streams.add(stream)
         try:
             for selector in stream.selectors:
-                for message in self._begin(selector):
+                for message in self.watch.begin(selector):
                     yield cast("R", message)
-            yield cast(
-                "R", pb.WatchResponse(heartbeat=pb.WatchHeartbeat(revision=self._revision(), now_ms=self.now_ms))
-            )
+            yield cast("R", self.watch.heartbeat(self.now_ms))
             while True:
                 item = await stream.queue.get()
                 await self._open.wait()
@@ -267,73 +223,10 @@ class FakeClient:
                     raise item
                 yield cast("R", item)
         finally:
-            self._streams.discard(stream)
+            self.watch.streams.discard(stream)
 
     async def close(self) -> None:
         self.closed = True
-
-    # --- Watch -------------------------------------------------------------------------------------------------------
-
-    def _revision(self) -> common.Revision:
-        return common.Revision(boot_id=f"{self._boot:016x}", n=self._n)
-
-    def _publish(self, *changed: tuple[str, str]) -> None:
-        self._n += 1
-        batch = _Batch(self._n, changed)
-        self._batches.append(batch)
-        for stream in self._streams:
-            rows = [part for selector in stream.selectors if (part := self._rows(selector, [batch])) is not None]
-            if rows:
-                delta = pb.WatchDelta(rows=rows, revision=self._revision())
-                stream.queue.put_nowait(pb.WatchResponse(delta=delta))
-
-    def _end_streams(self, error: IrisError) -> None:
-        for stream in list(self._streams):
-            stream.queue.put_nowait(error)
-
-    def _rows(self, selector: pb.WatchSelector, batches: list[_Batch]) -> pb.WatchRows | None:
-        name = KIND_FIELDS[selector.kind]
-        shown = self._shown(selector)
-        rows = pb.WatchRows(selector_id=selector.id)
-        for row_id in dict.fromkeys(row_id for batch in batches for kind, row_id in batch.changed if kind == name):
-            if row_id in shown:
-                getattr(rows, name).append(shown[row_id])
-            elif row_id not in self.rows[name]:
-                rows.removed.append(row_id)
-        return rows if rows.removed or getattr(rows, name) else None
-
-    def _shown(self, selector: pb.WatchSelector) -> dict[str, Any]:
-        """The rows that a selector asks for; filters are the real controller's business."""
-        rows = self.rows[KIND_FIELDS[selector.kind]]
-        if selector.kind == pb.WATCH_KIND_TASKS and selector.job_ids:
-            wanted = set(selector.job_ids)
-            return {name: task for name, task in rows.items() if task.job_id in wanted}
-        if selector.kind == pb.WATCH_KIND_ATTEMPTS:
-            wanted = set(selector.task_ids)
-            return {name: attempt for name, attempt in rows.items() if attempt.task_id in wanted}
-        return rows
-
-    def _begin(self, selector: pb.WatchSelector) -> list[pb.WatchResponse]:
-        resume = selector.resume
-        if resume.boot_id == self._revision().boot_id and resume.n <= self._n:
-            rows = self._rows(selector, [batch for batch in self._batches if batch.n > resume.n])
-            delta = pb.WatchDelta(rows=[rows] if rows is not None else [], revision=self._revision())
-            return [pb.WatchResponse(delta=delta)]
-        messages: list[pb.WatchResponse] = []
-        if resume.boot_id:
-            resync = pb.WatchResync(selector_id=selector.id, reason="the controller was restarted")
-            messages.append(pb.WatchResponse(resync=resync))
-        self.snapshots += 1
-        items = list(self._shown(selector).values())
-        pages = [items[at : at + self.page_rows] for at in range(0, len(items), self.page_rows)] or [[]]
-        for page in pages:
-            rows = pb.WatchRows(selector_id=selector.id)
-            getattr(rows, KIND_FIELDS[selector.kind]).extend(page)
-            snapshot = pb.WatchSnapshotPage(
-                rows=rows, last=page is pages[-1], revision=self._revision(), total_count=len(items)
-            )
-            messages.append(pb.WatchResponse(snapshot=snapshot))
-        return messages
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
@@ -343,8 +236,8 @@ class FakeClient:
     def _get_cluster_status(self, request: pb.GetClusterStatusRequest) -> pb.GetClusterStatusResponse:
         return pb.GetClusterStatusResponse(
             slices_by_lifecycle={"ready": 2, "booting": 1},
-            cluster=self.cluster, boot_id=self._revision().boot_id, version="0.1.0", workers_total=2, workers_healthy=2,
-            ready=True, now_ms=self.now_ms, revision=self._revision(),
+            cluster=self.cluster, boot_id=self.watch.revision.boot_id, version="0.1.0", workers_total=2, workers_healthy=2,
+            ready=True, now_ms=self.now_ms, revision=self.watch.revision,
         )  # fmt: skip
 
     def _list_jobs(self, request: pb.ListJobsRequest) -> pb.ListJobsResponse:
@@ -362,7 +255,7 @@ class FakeClient:
         end = start + (request.page_size or 500)
         token = str(end) if end < len(found) else ""
         return pb.ListJobsResponse(
-            jobs=found[start:end], next_page_token=token, total_count=len(found), revision=self._revision()
+            jobs=found[start:end], next_page_token=token, total_count=len(found), revision=self.watch.revision
         )
 
     def _list_tasks(self, request: pb.ListTasksRequest) -> pb.ListTasksResponse:
@@ -428,7 +321,7 @@ class FakeClient:
             elif not request.dry_run:
                 preempted = request.desired_state == common.TASK_STATE_PREEMPTED
                 task.state = common.TASK_STATE_PENDING if preempted else common.TASK_STATE_FAILED
-                self._publish(("tasks", name))
+                self.watch.publish(("tasks", name))
             answer.results.add(target=target, task_id=name, queued=not detail, detail=detail)
         return answer
 
@@ -442,7 +335,7 @@ class FakeClient:
         ]
         for name in ended:
             self.jobs[name].state = state
-        self._publish(*(("jobs", name) for name in ended))
+        self.watch.publish(*(("jobs", name) for name in ended))
         return ended
 
     async def _fetch_logs(self, request: logs.FetchLogsRequest) -> logs.FetchLogsResponse:

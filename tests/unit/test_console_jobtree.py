@@ -161,7 +161,7 @@ async def test_a_resync_removes_what_is_gone_and_keeps_what_is_there() -> None:
         del rig.client.jobs["/eve/stuck"]
         rig.client.restart()
         rig.watch.retry_now()
-        await until(lambda: rig.client.snapshots == 2)
+        await until(lambda: rig.client.watch.snapshots == 2)
         rig.watch.retry_now()
         await until(lambda: (row := rig.tree.store.get("/eve/stuck")) is None or row.gone)
         assert rig.shown() == [name for name in before if name != "/eve/stuck"]

@@ -229,7 +229,7 @@ def _alive(rig: Rig) -> dict[str, int]:
         "widgets": len(rig.app._registry),
         "workers": len(list(rig.app.workers)),
         "tasks": len(asyncio.all_tasks()),
-        "streams": rig.client.streams,
+        "streams": len(rig.client.watch.streams),
         "stack": len(rig.app.screen_stack),
     }
 

@@ -157,7 +157,7 @@ async def test_a_failure_that_was_just_seen_does_not_vanish_with_its_job() -> No
         screen = await rig.tasks()
         name = f"{GANG}/3"
         ended = rig.client.rows["tasks"].pop(name)
-        rig.client._publish(("tasks", name))  # what the stream says when the job has ended
+        rig.client.watch.publish(("tasks", name))  # what the stream says when the job has ended
         rig.client.tasks[name] = ended
         await rig.until(lambda: (row := screen.store.get(name)) is not None and row.section == HISTORY and not row.gone)
         assert screen.feed.older.rows == 1

@@ -118,7 +118,7 @@ async def test_a_broken_stream_is_resumed_without_a_snapshot_and_without_a_gap()
         rig.put("/a/meanwhile")
         rig.client.restore()
         await passing(rig, lambda: rig.watch.state.link is Link.LIVE and "/a/meanwhile" in rig.sink.rows)
-        assert rig.client.snapshots == 1
+        assert rig.client.watch.snapshots == 1
         assert len(rig.sink.completed) == 1
 
 
@@ -169,14 +169,14 @@ async def test_a_stream_that_is_dead_silent_is_opened_anew() -> None:
         assert rig.clock.monotonic() - frozen >= SILENT_AFTER_S
         rig.client.thaw()
         await passing(rig, lambda: rig.watch.state.link is Link.LIVE)
-        assert rig.client.snapshots == 1
+        assert rig.client.watch.snapshots == 1
 
 
 async def test_another_selector_leaves_the_first_where_it_was() -> None:
     async with running() as rig:
         rig.watch.select([JOBS, Selector("tasks-0", 2, job_ids=("/a/one",))])
         await until(lambda: [name for name, _, _ in rig.sink.completed] == ["jobs", "tasks-0"])
-        assert rig.client.snapshots == 2
+        assert rig.client.watch.snapshots == 2
         assert rig.watch.state.link is Link.LIVE
         request = rig.client.called("Watch")[-1]
         assert [bool(selector.resume.boot_id) for selector in request.selectors] == [True, False]
@@ -191,7 +191,7 @@ async def test_a_pause_the_server_asks_for_is_kept() -> None:
 
 async def test_pages_of_one_snapshot_are_one_snapshot() -> None:
     rig = Rig()
-    rig.client.page_rows = 2
+    rig.client.watch.page_rows = 2
     for number in range(5):
         rig.put(f"/a/j{number}")
     task = asyncio.create_task(rig.watch.run())
