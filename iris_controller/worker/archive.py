@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 _CHUNK = 256 * 1024
@@ -63,8 +64,13 @@ def check_name(name: str) -> list[str]:
     return parts
 
 
-def unpack(archive: Path, target: Path, limits: Limits = LIMITS) -> None:
-    """Unpacks into the existing, empty `target`. Raises Refused (`target` is then to be thrown away) or OSError."""
+def unpack(
+    archive: Path, target: Path, limits: Limits = LIMITS, before: Callable[[int], None] = lambda size: None
+) -> None:
+    """Unpacks into the existing, empty `target`. Raises Refused (`target` is then to be thrown away) or OSError.
+
+    `before` is told how many bytes will come out at most, before anything is written; what it raises comes through.
+    """
     size = archive.stat().st_size
     try:
         with open(archive, "rb") as file:
@@ -72,6 +78,7 @@ def unpack(archive: Path, target: Path, limits: Limits = LIMITS) -> None:
                 raise Refused(f"it has more than {limits.entries} members")
             with zipfile.ZipFile(file) as source:
                 members = _checked(source, size, limits)
+                before(sum(info.file_size for info, _, kind in members if kind == stat.S_IFREG))
                 _write(source, members, target, size, limits)
     except _UNSOUND as error:
         raise Refused(f"it is no sound zip archive: {error}") from None

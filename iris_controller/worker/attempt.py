@@ -19,6 +19,7 @@ from iris_controller.worker import environment, fan_out, outcome, outputs, ports
 from iris_controller.worker.archive import Refused
 from iris_controller.worker.bundles import Bundles, CannotFetch
 from iris_controller.worker.config import GRACE_S, now_ms, reason
+from iris_controller.worker.disk_room import NoRoom
 from iris_controller.worker.output import Output
 from iris_controller.worker.process import NOT_EXECUTABLE, CannotStart, Child, Exit, ProcessSet, resolve, spawn
 from iris_controller.worker.records import AttemptRecord
@@ -156,6 +157,9 @@ class Attempt:
             await asyncio.to_thread(self._prepare, bundle, blobs, scripts)
         except Refused as error:
             raise _End(outcome.refused(str(error))) from None
+        except NoRoom as error:
+            blame = outcome.refused if error.room.is_the_jobs else outcome.machine_fault
+            raise _End(blame(f"cannot stage the {what}: {error}")) from None
         except (CannotFetch, ports.NoPort) as error:
             if isinstance(error, CannotFetch) and error.gone:
                 # One job whose bundle is gone must not have one machine after the other excluded.
@@ -170,7 +174,7 @@ class Attempt:
     def _prepare(self, bundle: Path | None, blobs: Mapping[str, Path], scripts: list[str]) -> None:
         host = self._host
         files = {**self._spec.entrypoint.workdir_files, **{name: path.read_bytes() for name, path in blobs.items()}}
-        staging.stage(self.folders, bundle, files, scripts)
+        staging.stage(self.folders, bundle, files, scripts, self._spec.resources.disk_bytes)
         if host.cgroups is not None:
             self._record.cgroup = f"{host.cgroups.root}/{self.uid}"
         host.records.write(self._record)

@@ -1,7 +1,8 @@
 """The folders of an attempt: `work/<uid>/{workdir,output,setup}` with the bundle and the job's files in place.
 
 Blocking code for a thread. A fault of this machine (disk, permissions) comes out as OSError and is the machine's; a bundle or a
-file name that may not be unpacked comes out as Refused and is the job's, because no other machine would take it either.
+file name that may not be unpacked comes out as Refused and is the job's, because no other machine would take it either. Whose
+fault it is that there is no room is `disk_room`'s to say.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from iris_controller.worker import disk_room
 from iris_controller.worker.archive import Refused, check_name, unpack
 
 if TYPE_CHECKING:
@@ -33,8 +35,14 @@ class Folders:
         return self.root / f"setup-{step}.sh"
 
 
-def stage(folders: Folders, bundle: Path | None, files: Mapping[str, bytes], scripts: Sequence[str]) -> None:
-    """Makes the folders anew and fills them. Raises OSError or Refused."""
+def stage(
+    folders: Folders, bundle: Path | None, files: Mapping[str, bytes], scripts: Sequence[str], asked: int = 0
+) -> None:
+    """Makes the folders anew and fills them; `asked` is the disk that the job asked for, in bytes, 0 = none.
+
+    Raises OSError, Refused, or NoRoom: it would not fit, and was not begun.
+    """
+    beside = sum(map(len, files.values())) + sum(map(len, scripts))
     try:
         os.mkdir(folders.root, 0o700)
     except FileExistsError:
@@ -44,9 +52,11 @@ def stage(folders: Folders, bundle: Path | None, files: Mapping[str, bytes], scr
         os.makedirs(folders.root, 0o700)
     os.mkdir(folders.workdir)
     os.mkdir(folders.output)
-    if bundle is not None:
+    if bundle is None:
+        disk_room.require(folders.root, beside, asked)
+    else:
         try:
-            unpack(bundle, folders.workdir)
+            unpack(bundle, folders.workdir, before=lambda size: disk_room.require(folders.root, size + beside, asked))
         except Refused as error:
             raise Refused(f"the bundle is refused: {error}") from None
     for name, data in files.items():

@@ -139,6 +139,7 @@ class FakeController:
         bundle: bytes | None = None,
         bundle_id: str = "",
         memory: int = 0,
+        disk: int = 0,
         ports: Sequence[str] = (),
         timeout_ms: int = 0,
         token: str = "",
@@ -158,7 +159,7 @@ class FakeController:
             incarnation=7,
             num_tasks=1,
             bundle_id=bundle_id,
-            resources=common_pb2.Resources(memory_bytes=memory),
+            resources=common_pb2.Resources(memory_bytes=memory, disk_bytes=disk),
             ports=ports,
             processes_per_task=processes,
         )

@@ -552,6 +552,33 @@ async def test_a_full_disk_fails_the_staging_and_not_the_task(tmp_path: Path) ->
             assert end.error == "cannot stage the bundle: no space left on device"
 
 
+async def test_what_brings_more_than_it_asked_for_fails_by_itself_and_what_keeps_its_word_by_the_machine(
+    tmp_path: Path,
+) -> None:
+    """Else one such job would have one worker after the other excluded."""
+    with small_disk(tmp_path / "cache", "4m") as tiny:
+        async with running(tmp_path) as (controller, _):
+
+            async def staged(size: int, disk: int) -> worker_pb2.Observation:
+                bundle = zipped(zeros="0" * size, asked=str(disk))
+                return await controller.ended(controller.run(["true"], bundle=bundle, disk=disk))
+
+            end = await staged(9_000_000, 2_000_000)
+            assert (end.state, end.failure_kind) == (FAILED, worker_pb2.FAILURE_KIND_UNSPECIFIED)
+            assert "it takes 9MB, more than the 2MB of disk that the job asked for" in end.error
+            assert "of 4.19MB are free" in end.error and "--disk" in end.error
+            end = await staged(9_000_000, 10_000_000)
+            assert (end.state, end.failure_kind) == (WORKER_FAILED, worker_pb2.FAILURE_KIND_STAGING)
+            assert end.error.startswith("cannot stage the bundle: no space left on device: 9MB are needed, ")
+            assert (await staged(1_000_000, 10)).state == SUCCEEDED, "what fits runs, whatever it asked for"
+
+            (tiny / "ballast").write_bytes(bytes(2_500_000))
+            end = await staged(3_000_000, 300_000)
+            assert end.state == FAILED and "more than the 300KB of disk" in end.error
+            end = await staged(3_000_000, 2_900_000)
+            assert (end.state, end.failure_kind) == (WORKER_FAILED, worker_pb2.FAILURE_KIND_STAGING)
+
+
 async def test_a_disk_that_fills_while_lines_are_written_costs_lines_and_says_so(tmp_path: Path) -> None:
     with small_disk(tmp_path / "cache", "1m") as tiny:
         async with running(tmp_path) as (controller, _):

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from iris_controller.worker.archive import Limits, Refused, check_name, unpack
+from iris_controller.worker.disk_room import NoRoom, Room, require
 from iris_controller.worker.staging import Folders, remove, stage
+from iris_core.model.quantities import format_size
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -247,3 +249,41 @@ def test_what_a_task_locked_away_is_removed(tmp_path: Path) -> None:
     remove(folder)
     assert not folder.exists() and tmp_path.exists()
     remove(folder)
+
+
+def test_what_has_no_room_is_not_begun_and_what_fits_is_never_refused(tmp_path: Path) -> None:
+    disk = os.statvfs(tmp_path)
+    free = disk.f_bavail * disk.f_frsize
+    with pytest.raises(NoRoom, match=r"no space left on device: .* are needed") as caught:
+        require(tmp_path, 4 * free, 8 * free)
+    assert not caught.value.room.is_the_jobs, "the job keeps its word"
+    with pytest.raises(NoRoom, match=r"more than the 1KB of disk that the job asked for"):
+        require(tmp_path, 4 * free, 1000)
+    require(tmp_path, 100_000, 1)
+    folders = Folders(tmp_path / "attempt")
+    stage(folders, archive(tmp_path, ("a", b"x" * 5000)), {}, [], asked=1)
+    assert (folders.workdir / "a").stat().st_size == 5000
+
+
+KB = 1000
+
+
+@pytest.mark.parametrize(
+    ("need", "free", "total", "asked", "jobs"),
+    [
+        (300, 400, 500, 0, False),  # it fits
+        (300, 400, 500, 1, False),  # and what fits is never asked after
+        (300, 100, 500, 300, False),  # the job keeps its word: the machine is too full
+        (300, 40, 64, 5 * KB * KB, False),  # or too small (field case C16)
+        (300, 40, 64, 0, False),
+        (300, 250, 500, 200, True),  # the machine had what was asked for, and the job brings more
+        (300, 100, 500, 200, False),  # it had less than that
+        (300, 100, 200, 150, True),  # no such disk could hold it, were it empty
+        (9 * KB * KB, 6 * KB * KB, 20 * KB * KB, 0, True),  # a job that asks for none
+        (9 * KB * KB, 4 * KB * KB, 20 * KB * KB, 0, False),
+    ],
+)
+def test_whose_fault_it_is_that_there_is_no_room(need: int, free: int, total: int, asked: int, jobs: bool) -> None:
+    room = Room(need * KB, free * KB, total * KB, asked * KB)
+    assert room.is_the_jobs is jobs
+    assert all(format_size(size * KB) in room.words for size in (need, free, total)) or room.fits
