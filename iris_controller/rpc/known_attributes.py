@@ -63,11 +63,17 @@ class KnownAttributes:
             if not values:
                 del self._values[key]
 
-    def doubts(self, constraints: Iterable[Constraint]) -> list[str]:
-        """One line for each required constraint that asks for what nobody has; none while there is nobody at all."""
+    def doubts(self, constraints: Iterable[Constraint], group_by: str = "") -> list[str]:
+        """One line for each required constraint that asks for what nobody has, and for the attribute that a gang is grouped by; none
+        while there is nobody at all.
+        """
         if not self._values:
             return []
-        return [text for constraint in constraints if (text := self._doubt(constraint))]
+        found = [text for constraint in constraints if (text := self._doubt(constraint))]
+        # Those that Iris knows come with a machine, as the name of its slice does: a scale group cannot say them beforehand.
+        if group_by and group_by not in WELL_KNOWN and group_by not in self._values:
+            found.append(self._nobody_has(group_by))
+        return found
 
     def _doubt(self, constraint: Constraint) -> str:
         key = constraint.key
@@ -80,10 +86,13 @@ class KnownAttributes:
             return ""
         known = self._values.get(key)
         if known is None:
-            near = did_you_mean(key, sorted({*self._values, *WELL_KNOWN} - {key}))
-            return f"no worker has an attribute {key}" + (f"; {near}" if near else "")
+            return self._nobody_has(key)
         if constraint.op not in (Op.EQ, Op.IN) or any(value in known for value in constraint.values):
             return ""
         # Kinds of device are spelt right: "gpu" never meant "tpu".
         near = "" if key == DEVICE_TYPE else did_you_mean(str(constraint.values[0]), sorted(map(str, known)))
         return f"no worker has {constraint}" + (f"; {near}" if near else "")
+
+    def _nobody_has(self, key: str) -> str:
+        near = did_you_mean(key, sorted({*self._values, *WELL_KNOWN} - {key}))
+        return f"no worker has an attribute {key}" + (f"; {near}" if near else "")

@@ -137,7 +137,8 @@ class SubmitService:
         return Rehearsal(outcome, job, self._doubts(new))
 
     def _doubts(self, new: submit.NewJob) -> list[str]:
-        return self._known.doubts(new.spec.constraints) or self._feasibility.doubts(new.spec, new.num_tasks)
+        spec = new.spec
+        return self._known.doubts(spec.constraints, spec.group_by) or self._feasibility.doubts(spec, new.num_tasks)
 
     def _checked(
         self, request: controller_pb2.LaunchJobRequest, call: Call

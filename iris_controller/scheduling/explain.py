@@ -249,9 +249,9 @@ def _short(funnel: Funnel, step: Step) -> str:
 
 def _groups_too_small(asked: Asked, funnel: Funnel) -> str:
     """Why no group could take the whole gang even when idle; "" when one could."""
-    shared = f"{_count(asked.size, 'worker')} that share one {asked.group_by}"
+    shared = _alike(asked)
     if not funnel.groups:
-        return f"needs {shared}: no worker has that attribute"
+        return f"needs {shared}: no worker has that attribute" + (f"; {funnel.meant}" if funnel.meant else "")
     if any(group.capable >= asked.size for group in funnel.groups):
         return ""
     groups = _count(len(funnel.groups), "group")
@@ -267,11 +267,16 @@ def _groups_too_small(asked: Asked, funnel: Funnel) -> str:
 def _gang(asked: Asked, funnel: Funnel) -> str:
     best = funnel.groups[0]
     if not best.missing:
-        return f"{asked.group_by} {best.value} has room for all {asked.size} tasks"
-    return (
-        f"needs {_count(asked.size, 'worker')} with room that share one {asked.group_by}: "
-        f"{best.value} has {best.fits}, {best.missing} missing{_blocked(best)}"
-    )
+        tasks = f"all {asked.size} tasks" if asked.size != 1 else "its task"
+        return f"{asked.group_by} {best.value} has room for {tasks}"
+    return f"needs {_alike(asked, ' with room')}: {best.value} has {best.fits}, {best.missing} missing{_blocked(best)}"
+
+
+def _alike(asked: Asked, what: str = "") -> str:
+    """The workers that a gang needs."""
+    if asked.size == 1:
+        return f"1 worker{what} that has {asked.group_by}"
+    return f"{_count(asked.size, 'worker')}{what} that share one {asked.group_by}"
 
 
 def _blocked(group: GangGroup) -> str:

@@ -13,7 +13,7 @@ from iris_core.model.errors import did_you_mean
 from iris_core.model.states import WorkerHealth
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from iris_controller.state.records import Worker
 
@@ -44,24 +44,25 @@ def commonest(values: Iterable[str]) -> tuple[tuple[str, int], ...]:
     return (*ranked[:MAX_FOUND], *others)
 
 
-def suggest(constraint: Constraint, workers: Iterable[Worker]) -> str:
+def suggest(constraint: Constraint, workers: Sequence[Worker]) -> str:
     """What a constraint that no worker meets probably meant, "" when nothing is near.
 
     Attributes that Iris knows and kinds of device are spelt right: what is missing is a worker that has them.
     """
-    values: set[str] = set()
-    keys: set[str] = set()
-    for worker in workers:
-        keys.update(worker.attributes)
-        raw = worker.attributes.get(constraint.key)
-        if raw is not None:
-            values.add(str(canonical(raw)))
-    if constraint.key not in keys:
-        known = constraint.key in WELL_KNOWN or constraint.op is Op.NOT_EXISTS
-        return "" if known else did_you_mean(constraint.key, sorted(keys))
-    if constraint.key == DEVICE_TYPE:
+    key = constraint.key
+    values = {str(canonical(raw)) for worker in workers if (raw := worker.attributes.get(key)) is not None}
+    if not values:
+        return "" if constraint.op is Op.NOT_EXISTS else suggest_attribute(key, workers)
+    if key == DEVICE_TYPE:
         return ""
     if constraint.op in (Op.EQ, Op.IN):
         near = (did_you_mean(str(value), sorted(values)) for value in constraint.values)
         return next((text for text in near if text), "")
     return ""
+
+
+def suggest_attribute(key: str, workers: Iterable[Worker]) -> str:
+    """Which attribute of the workers was probably meant by one that none has, "" when none is near."""
+    if key in WELL_KNOWN:
+        return ""
+    return did_you_mean(key, sorted({known for worker in workers for known in worker.attributes}))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from iris_controller.scheduling.findings import commonest, standing, suggest, value_of
+from iris_controller.scheduling.findings import commonest, standing, suggest, suggest_attribute, value_of
 from iris_controller.scheduling.snapshot import BUILDING_LIMIT
 from iris_core.model.constraints import Constraint, Mode, canonical
 from iris_core.model.quantities import format_cpu, format_size
@@ -141,6 +141,8 @@ class Funnel:
     preferences: tuple[Preference, ...] = ()
     groups: tuple[GangGroup, ...] = ()
     """Of a gang: those that could take it whole when idle first, of them the one that lacks least."""
+    meant: str = ""
+    """Of a gang that no worker has the attribute for: which attribute it probably meant, as a question."""
 
     @property
     def stopped_by(self) -> Step | None:
@@ -210,6 +212,7 @@ def count(judged: Judged) -> Funnel:
         left -= len(fell[number])
         reached = [w for w, f in enumerate(first) if f >= number] if requirement.free is not None else []
         steps.append(_step(requirement, workers, left, reached, fell[number], sole[number]))
+    groups = _groups(judged) if asked.group_by else ()
     return Funnel(
         workers=len(workers),
         steps=tuple(steps),
@@ -222,7 +225,8 @@ def count(judged: Judged) -> Funnel:
             for c in asked.constraints
             if c.mode is Mode.PREFERRED
         ),
-        groups=_groups(judged) if asked.group_by else (),
+        groups=groups,
+        meant=suggest_attribute(asked.group_by, workers) if asked.group_by and not groups else "",
     )
 
 

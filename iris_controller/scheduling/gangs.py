@@ -222,7 +222,7 @@ class GangShape(Shape):
 
 def gang_reason(group_by: str, size: int, groups: GroupSummary) -> str:
     """Why none of the groups takes a gang. Says so where none could even if it were idle."""
-    needs = f"needs {_count(size, 'worker')} sharing {group_by}"
+    needs = f"needs {size} workers sharing {group_by}" if size != 1 else f"needs 1 worker with {group_by}"
     if not groups.count:
         return f"{needs}, no worker that meets its constraints has {group_by}"
     never = "no group here could hold it"
@@ -230,7 +230,7 @@ def gang_reason(group_by: str, size: int, groups: GroupSummary) -> str:
         return f"{needs}, {never}: the largest of {_count(groups.count, 'group')} has {groups.workers}"
     if groups.able < size:
         named = _named(group_by, groups, lambda g: f"{g.able} large enough of {g.workers}")
-        return f"{needs}, {never}: at most {groups.able} of one are large enough ({named})"
+        return f"{needs}, {never}: at most {groups.able} of one {'is' if groups.able == 1 else 'are'} large enough ({named})"
     named = _named(group_by, groups, lambda g: f"{_fit(g.fitting)} of {g.workers}")
     return f"{needs}, largest group has {_fit(groups.fullest[0].fitting, 'that ')} ({named})"
 

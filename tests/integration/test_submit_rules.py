@@ -234,6 +234,13 @@ async def test_what_nobody_has_is_taken_with_a_warning(tmp_path: Path) -> None:
             assert await doubts(constraint("regoin", eq, "x")) == [
                 "no worker has an attribute regoin; did you mean 'region'?"
             ]
+            for group_by, said in (
+                ("racc", ["no worker has an attribute racc; did you mean 'rack'?"]),
+                ("rack", []),
+            ):
+                gang = controller_pb2.CoschedulingConfig(group_by=group_by)
+                answer = await r.launch("/u/j", coscheduling=gang, existing_job_policy=RECREATE)
+                assert list(answer.warnings) == said
             assert await doubts(constraint("device-type", eq, "gpu")) == ["no worker has device-type=gpu"]
             assert (
                 await doubts(

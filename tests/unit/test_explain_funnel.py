@@ -171,6 +171,28 @@ def test_there_is_room_for_as_many_tasks_as_are_then_placed(
     assert (f"for {len(placed)} of {tasks} tasks" in found.cause) == (0 < len(placed) < tasks)
 
 
+@pytest.mark.parametrize(
+    ("group_by", "tasks", "cpu", "cause"),
+    [
+        ("racc", 2, 1, "needs 2 workers that share one racc: no worker has that attribute; did you mean 'rack'?"),
+        ("racc", 1, 1, "needs 1 worker that has racc: no worker has that attribute; did you mean 'rack'?"),
+        ("tpu-name", 2, 1, "needs 2 workers that share one tpu-name: no worker has that attribute"),
+        ("rack", 1, 1, "rack r1 has room for its task"),
+        ("rack", 2, 1, "rack r1 has room for all 2 tasks"),
+        ("rack", 1, 99, "needs 1 worker that has rack: the best of 1 group, r1, has 0 of 2 that could take one"),
+        ("rack", 3, 1, "needs 3 workers that share one rack: the largest of 1 group, r1, has 2"),
+    ],
+)
+def test_a_gang_is_told_of_in_its_number_and_of_what_its_attribute_meant(
+    group_by: str, tasks: int, cpu: int, cause: str
+) -> None:
+    world = World()
+    for name in ("w1", "w2"):
+        world.add_worker(name, attributes={"rack": "r1", "tpu-names": "t"})
+    world.submit(JOB, tasks=tasks, spec=job_spec(cpu, group_by=group_by))
+    assert explained(world).cause == cause
+
+
 @settings(max_examples=150, deadline=None)
 @given(WORKERS, HOLDS, SPECS, st.integers(1, 4))
 def test_a_gang_that_fits_is_placed_and_its_groups_are_counted(

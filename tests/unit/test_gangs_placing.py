@@ -123,6 +123,15 @@ def test_workers_without_the_attribute_and_constraints_nobody_meets() -> None:
     assert world.model.reasons["/u/eu"].startswith("no worker matches region=eu")
 
 
+def test_a_gang_of_one_and_groups_with_one_are_told_of_as_one() -> None:
+    assert gang_reason("rack", 1, GroupSummary(0, 0, 0, ())) == (
+        "needs 1 worker with rack, no worker that meets its constraints has rack"
+    )
+    assert "at most 1 of one is large enough (rack=a: 1 large enough of 2)" in gang_reason(
+        "rack", 2, GroupSummary(1, 2, 1, (GroupFit("a", 2, 1, 0),))
+    )
+
+
 def test_many_groups_are_counted_and_the_fullest_named() -> None:
     fullest = tuple(GroupFit(f"s{i}", 4, 4, 3 - i // 2) for i in range(3))
     assert gang_reason("tpu-name", 4, GroupSummary(6, 4, 4, fullest)) == (
