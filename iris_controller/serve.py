@@ -260,7 +260,7 @@ class Controller:
         if deployed:
             await asyncio.to_thread(note_served, self.state.path, deployed)
         if not self.options.dry_run:
-            pruner = Pruner(self.loop, self.readers, self.options.config.retention, self.sessions.age_ms)
+            pruner = Pruner(self.loop, self.readers, self.options.config.retention, self.sessions.health.age_ms)
             self.guard.spawn("retention", pruner.run())
             for name, work in self.profiles.background():
                 self.guard.spawn(name, work)
@@ -321,7 +321,7 @@ class Controller:
         interval = self.options.dead_after_s / 10
         while True:
             await asyncio.sleep(interval)
-            self.sessions.assess_all()
+            self.sessions.health.assess_all()
 
     def problems(self) -> list[str]:
         """What keeps this controller from being ready."""

@@ -110,7 +110,7 @@ class Services:
         self.hub = WatchHub(
             loop,
             boot_id,
-            worker_age_ms=self.sessions.age_ms,
+            worker_age_ms=self.sessions.health.age_ms,
             finished_tasks=self._tasks.finished_tasks,
             measured=self._readings.onto,
         )

@@ -3,7 +3,8 @@
 Down goes the complete desired set whenever it changed, and exec and status requests; up come observations, heartbeats and
 replies. An observation is acknowledged only after its batch is committed. A worker that attaches under another boot id says what
 it still holds, and its other attempts resolve as MISSING at once. A DEAD worker that returns first confirms an empty set and the
-end of what it should not hold, and only then is placed on (DESIGN §4).
+end of what it should not hold, and only then is placed on (DESIGN §4). How a worker is judged is `worker_health`. Must never tell a
+worker what is not committed.
 """
 
 from __future__ import annotations
@@ -17,16 +18,15 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 from iris_controller.commits import Committed
-from iris_controller.liveness import Liveness
 from iris_controller.loop import ControllerLoop
 from iris_controller.rpc.errors import RpcError, precondition
 from iris_controller.rpc.hello import TERMINAL_NUMBERS, check_hello, device_attributes, observed
 from iris_controller.rpc.session import DesiredSets, Dispatch, Session
+from iris_controller.rpc.worker_health import HealthKeeper
 from iris_controller.state import availability, kernel
 from iris_controller.state.observed import cut
 from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import Worker
-from iris_controller.state.slices import is_going
 from iris_core.model.constraints import canonical_attributes
 from iris_core.model.errors import shown
 from iris_core.model.resources import Resources
@@ -37,11 +37,10 @@ from iris_core.wire.gen.iris.v1 import pipeline_pb2, worker_pb2
 log = logging.getLogger("iris.workers")
 
 Messages = AsyncIterator[worker_pb2.AttachRequest]
-STOPPING = "stopping: it was told to end and gets no new work"
 
 
 class WorkerSessions:
-    """All sessions, and the liveness of every known worker."""
+    """All sessions; how every known worker is, is `health`."""
 
     def __init__(
         self,
@@ -59,11 +58,10 @@ class WorkerSessions:
         self._clock = clock
         self._measured = measured
         """Is told what a worker measured of its attempts."""
-        now = self._assessed = clock()
+        self.health = HealthKeeper(loop, dispatch.dead_after_s, self._sessions, clock)
+        """How each known worker is."""
+        self._contacts = self.health.contacts
         self._shippers: dict[str, tuple[pipeline_pb2.ShipperHealth, float]] = {}
-        self._liveness = {worker_id: Liveness(now) for worker_id in self._model.workers}
-        self._posted: set[str] = set()
-        """Workers with a health command on its way: a second would say the same."""
         self._requests = itertools.count(1)
         self.on_capture: Callable[[str, worker_pb2.ProfileCapture], None] | None = None
         """Takes the profiles that workers send by themselves."""
@@ -83,11 +81,6 @@ class WorkerSessions:
     def speak(self) -> None:
         """Ends that: once the loop goes on, workers are registered, and told what they are to run."""
         self._hushed = False
-
-    def age_ms(self, worker_id: str) -> int:
-        """Since the worker's last message, at most since boot."""
-        known = self._liveness.get(worker_id)
-        return int((self._clock() - known.last_message) * 1000) if known is not None else 0
 
     def attached(self, worker_id: str) -> bool:
         return worker_id in self._sessions
@@ -170,9 +163,7 @@ class WorkerSessions:
             previous.send(worker_pb2.AttachResponse(rejected=superseded))
             previous.close()
         self._sessions[session.worker_id] = session
-        liveness = self._liveness.setdefault(session.worker_id, Liveness(self._clock()))
-        liveness.heard(self._clock())
-        liveness.attached = True
+        self.health.attached(session.worker_id)
         held = {o.attempt_uid: o for o in hello.holding}
 
         def plan(o: Overlay, now_ms: int) -> None:
@@ -262,7 +253,7 @@ class WorkerSessions:
                 if session.closed:
                     # Replaced or given up: what it says now may be of a world that is over. It attaches anew.
                     return
-                self._liveness[session.worker_id].heard(self._clock())
+                self._contacts[session.worker_id].heard(self._clock())
                 self._received(session, message)
         except Exception as error:  # the stream broke: a normal event
             log.debug("stream of %s ended: %s", session.worker_id, error)
@@ -282,7 +273,7 @@ class WorkerSessions:
                 self._measured(session.worker_id, beat.usage)
             if beat.HasField("shipper"):
                 self._shippers[session.worker_id] = (beat.shipper, self._clock())
-            self._assess(session.worker_id)
+            self.health.assess(session.worker_id)
         elif kind == "reply":
             session.replied(message.reply)
         elif kind == "capture" and self.on_capture is not None:
@@ -300,7 +291,7 @@ class WorkerSessions:
             worker_id = session.worker_id
             done = self._loop.post("observe", lambda o, now: self._observe(o, worker_id, observations, now))
             done.add_done_callback(lambda f: None if f.cancelled() or f.exception() else session.ack(seq))
-        self._assess(session.worker_id)
+        self.health.assess(session.worker_id)
 
     # Down ---------------------------------------------------------------------------------------------------
 
@@ -329,117 +320,15 @@ class WorkerSessions:
                 session.dirty()
         for worker_id in batch.changes.workers:
             if worker_id not in self._model.workers and worker_id not in self._sessions:
-                self._liveness.pop(worker_id, None)
+                self.health.forget(worker_id)
                 self._shippers.pop(worker_id, None)
-
-    # Health -------------------------------------------------------------------------------------------------
 
     def _detached(self, session: Session) -> None:
         session.close()
         if self._sessions.get(session.worker_id) is not session:
             return
         del self._sessions[session.worker_id]
-        liveness = self._liveness[session.worker_id]
-        liveness.attached = False
-        self._assess(session.worker_id)
-
-    def assess_all(self) -> None:
-        """Called every `dead_after`/10.
-
-        When it is called late, this process stood still (stopped, suspended, starved) and what the workers said meanwhile is not
-        read yet: that time counts for nobody.
-        """
-        now = self._clock()
-        interval = self._dispatch.dead_after_s / 10
-        late = now - self._assessed - interval
-        self._assessed = now
-        if late > interval:
-            log.warning("the controller did not run for %.1f s; no worker is judged by that time", late)
-            for liveness in self._liveness.values():
-                liveness.forgive(late, now)
-        for worker_id in list(self._liveness):
-            self._assess(worker_id)
-
-    def _verdict(self, worker: Worker) -> tuple[WorkerHealth, str]:
-        """Health as of now, and why."""
-        liveness = self._liveness[worker.worker_id]
-        now = self._clock()
-        health = liveness.health(now, self._dispatch.dead_after_s)
-        session = self._sessions.get(worker.worker_id)
-        silent = f"no message for {now - liveness.last_message:.0f} s"
-        if health is WorkerHealth.DEAD:
-            return health, silent
-        if not liveness.attached:
-            # One that was given up and dials in vain is not better for it.
-            dead = worker.health is WorkerHealth.DEAD
-            return (worker.health, worker.health_reason) if dead else (WorkerHealth.DEGRADED, "not attached")
-        if health is WorkerHealth.DEGRADED:
-            return health, silent
-        if session is not None and session.stopping:
-            return WorkerHealth.DEGRADED, STOPPING
-        if session is not None and session.complaint:
-            return WorkerHealth.DEGRADED, session.complaint
-        if session is None or not session.confirmed:
-            if worker.health is WorkerHealth.DEAD:
-                return worker.health, worker.health_reason
-            return WorkerHealth.DEGRADED, worker.health_reason or "has not confirmed its tasks yet"
-        return WorkerHealth.HEALTHY, ""
-
-    def _assess(self, worker_id: str) -> None:
-        """Posts the worker's health when it is not what the model says."""
-        worker = self._model.workers.get(worker_id)
-        if worker is None or worker_id in self._posted:
-            return
-        liveness = self._liveness[worker_id]
-        health, reason = self._verdict(worker)
-        if worker.health is health and worker.attached == liveness.attached:
-            silent = self._clock() - liveness.last_message > self._dispatch.dead_after_s / 5
-            if health is not WorkerHealth.DEGRADED or worker.health_reason == reason or silent:
-                return
-        self._posted.add(worker_id)
-        done = self._loop.post("worker health", lambda o, ms: self._plan_health(o, ms, worker_id))
-        done.add_done_callback(lambda f: self._health_committed(worker_id, f))
-
-    def _plan_health(self, o: Overlay, now_ms: int, worker_id: str) -> bool:
-        """Judges anew: the command may have waited long for the store. Returns whether the worker is given up now."""
-        worker = o.worker(worker_id)
-        if worker is None:
-            return False
-        health, reason = self._verdict(worker)
-        session = self._sessions.get(worker_id)
-        stopping = session is not None and session.stopping
-        if stopping and not worker.stopping:
-            o.note("worker_stopping", worker_id, "worker")
-        elif worker.health is not health:
-            if health is WorkerHealth.DEGRADED and worker.health is WorkerHealth.HEALTHY:
-                o.note_often("reconcile_rpc_failed", worker_id, "controller", reason=reason)
-            elif health is WorkerHealth.HEALTHY:
-                o.note_often("worker_healthy", worker_id, "controller")
-        o.set_worker(
-            worker,
-            health=health,
-            health_reason=reason,
-            attached=self._liveness[worker_id].attached,
-            stopping=stopping,
-            placeable=health is WorkerHealth.HEALTHY and not is_going(o, worker.slice_id),
-        )
-        availability.mark(o, worker_id, worker)
-        lost = health is WorkerHealth.DEAD and worker.health is not WorkerHealth.DEAD
-        if lost:
-            kernel.worker_lost(o, worker_id, reason, now_ms)
-        return lost
-
-    def _health_committed(self, worker_id: str, done: asyncio.Future[bool]) -> None:
-        self._posted.discard(worker_id)
-        if done.cancelled() or done.exception() is not None:
-            return
-        session = self._sessions.get(worker_id)
-        if done.result() and session is not None:
-            # It may only be frozen. When it wakes it has to say what it still runs before it is placed on again.
-            rejected = worker_pb2.Rejected(code="lost", message=f"worker {worker_id} was given up; attach again")
-            session.send(worker_pb2.AttachResponse(rejected=rejected))
-            session.close()
-        self._assess(worker_id)
+        self.health.detached(session.worker_id)
 
     # Requests -----------------------------------------------------------------------------------------------
 

@@ -82,7 +82,7 @@ class ClusterService:
         response = controller_pb2.ListWorkersResponse(revision=self._revision())
         matching = 0
         for worker_id in sorted(self._model.workers):
-            status = worker_view(self._model, self._model.workers[worker_id], self._sessions.age_ms(worker_id))
+            status = worker_view(self._model, self._model.workers[worker_id], self._sessions.health.age_ms(worker_id))
             if compiled is not None and not compiled.matches(worker_row(status)):
                 continue
             matching += 1

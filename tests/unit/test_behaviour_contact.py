@@ -90,8 +90,8 @@ async def test_a_stopping_worker_is_written_down_once(caplog: pytest.LogCaptureF
 async def test_what_is_said_of_a_worker_that_nobody_knows_changes_nothing() -> None:
     """Events for unknown workers are dropped (control-plane §4.2)."""
     async with rig() as r:
-        r.sessions.assess_all()
-        assert r.sessions.age_ms("nobody") == 0 and not r.sessions.attached("nobody")
+        r.sessions.health.assess_all()
+        assert r.sessions.health.age_ms("nobody") == 0 and not r.sessions.attached("nobody")
         stream = await r.healthy()
         await r.loop.submit("forget", lambda o, _: o.workers.update({"w1": None}))
         stream.beat()

@@ -154,7 +154,7 @@ class Rig:
         """Time passes in which only the controller acts."""
         for _ in range(int(seconds / (DEAD_AFTER / 10))):
             self.clock.now += DEAD_AFTER / 10
-            self.sessions.assess_all()
+            self.sessions.health.assess_all()
 
     async def settled(self) -> None:
         """Every message that was sent up is read, and what it asked for is committed."""
@@ -222,7 +222,7 @@ async def test_an_unwell_worker_stays_unwell_until_it_says_otherwise() -> None:
         stream.beat("disk is read-only")
         await r.until(lambda: r.model.workers["w1"].health is WorkerHealth.DEGRADED)
         for _ in range(3):
-            r.sessions.assess_all()
+            r.sessions.health.assess_all()
             stream.report()
             await r.settled()
             assert not r.model.workers["w1"].placeable
@@ -337,9 +337,9 @@ async def test_an_attach_whose_caller_left_leaves_no_session() -> None:
 async def test_a_controller_that_stood_still_blames_nobody() -> None:
     async with rig() as r:
         await r.healthy()
-        r.sessions.assess_all()
+        r.sessions.health.assess_all()
         r.clock.now += 60
-        r.sessions.assess_all()
+        r.sessions.health.assess_all()
         await r.settled()
         assert r.model.workers["w1"].health is WorkerHealth.HEALTHY
         r.silence(15)
