@@ -214,11 +214,22 @@ def _below_prefix(client: Client, prefix: str) -> list[JobId]:
 
 
 def _preview(session: Session, targets: Sequence[JobId]) -> int:
+    """What a cancel would end. One that the controller does not know does not spare the rest, as when they are ended; then it is 1."""
     from iris_core.cli import reads
+    from iris_core.contracts import RpcFailed
 
+    code = 0
+    known: list[JobId] = []
     affected: dict[str, None] = {}
     for target in targets:
-        found = reads.job_status(session.client, target).job
+        try:
+            found = reads.job_status(session.client, target).job
+        except RpcFailed as error:
+            code = max(code, session.diagnostics.fail(error))
+            continue
+        known.append(target)
+        if reads.job_ended(found.state):
+            session.diagnostics.note(f"{target} has ended already")
         below, _ = reads.list_jobs(session.client, prefix=f"{target}/") if found.has_children else ([], False)
         affected.update((row.job_id, None) for row in (found, *below) if not reads.job_ended(row.state))
     session.diagnostics.note(f"would cancel {len(affected)} job{'s' * (len(affected) != 1)}; nothing was sent")
@@ -227,11 +238,11 @@ def _preview(session: Session, targets: Sequence[JobId]) -> int:
         from iris_core.cli.planned import effects
         from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 
-        asked = [pb.TerminateJobRequest(job_id=str(target)) for target in targets[:MOST_PLANNED]]
+        asked = [pb.TerminateJobRequest(job_id=str(target)) for target in known[:MOST_PLANNED]]
         effects(session, "ControllerService/TerminateJob", asked)
-        if len(targets) > MOST_PLANNED:
-            session.diagnostics.note(f"that is of the first {MOST_PLANNED} of {len(targets)} jobs")
-    return 0
+        if len(known) > MOST_PLANNED:
+            session.diagnostics.note(f"that is of the first {MOST_PLANNED} of {len(known)} jobs")
+    return code
 
 
 def _each(session: Session, targets: Sequence[JobId], send: Any, verb: str) -> int:

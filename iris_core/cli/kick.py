@@ -28,7 +28,11 @@ def _command(noun: str, verb: str, help_text: str) -> click.Command:
     @click.command(verb, help=help_text, short_help=help_text.partition(".")[0] + ".")
     @click.argument("ids", nargs=-1, metavar=metavar)
     @stdin_option
-    @click.option("--dry-run", is_flag=True, help=f"Print which would be {_DONE[verb]}, and change nothing.")
+    @click.option(
+        "--dry-run",
+        is_flag=True,
+        help=f"Print which would be {_DONE[verb]}, and change nothing; exit 0 also where some are rejected.",
+    )
     @click.option("--reason", default="", metavar="TEXT", help="Kept with the attempt and in the controller's log.")
     @click.pass_obj
     def command(session: Session, ids: Sequence[str], from_stdin: bool, dry_run: bool, reason: str) -> int:

@@ -431,6 +431,16 @@ def test_dry_run_names_what_would_end_and_ends_nothing(world: World) -> None:
     assert world.client.called("TerminateJob") == []
 
 
+def test_a_dry_run_goes_on_behind_a_job_that_is_not_there_and_says_which_has_ended(world: World) -> None:
+    world.job("/ada/a")
+    world.job("/ada/done", "succeeded")
+    done = world.cli("job", "cancel", "/ada/missing", "/ada/done", "/ada/a", "--dry-run")
+    assert (done.code, done.out) == (1, "/ada/a\n"), "as ending them would exit"
+    assert "no job /ada/missing" in done.err and "/ada/done has ended already" in done.err
+    assert "would cancel 1 job; nothing was sent" in done.err
+    assert world.client.called("TerminateJob") == []
+
+
 def test_a_prefix_cancels_the_roots_of_what_matches(world: World) -> None:
     for name in ("/ada/keep1", "/ada/keep10", "/ada/keep1/child", "/ada/other"):
         world.job(name)
