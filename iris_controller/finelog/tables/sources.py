@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from iris_controller.finelog.tables.log_table import LogTable
-    from iris_controller.finelog.tables.store import TableStore, TableView
+    from iris_controller.finelog.tables.store import TableStore
+    from iris_controller.finelog.tables.views import TableView
 
 LOOK_SECONDS = 10.0
 """How long is looked for a damaged file before an error is taken for the statement's own."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from threading import Lock, RLock
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from iris_controller.finelog import opening
 from iris_controller.finelog.records import pack
 from iris_controller.finelog.shipping.owners import Standing
 from iris_controller.finelog.tables import books as ledgers
-from iris_controller.finelog.tables import recovery, registry, rowfiles
+from iris_controller.finelog.tables import recovery, registry, rowfiles, views
 from iris_controller.finelog.tables.admission import Rows, admit, no_table
 from iris_controller.finelog.tables.books import Book
 from iris_controller.finelog.tables.registry import Registered
@@ -34,7 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from iris_controller.finelog.catalog import Catalog, Segment, Snapshot
+    from iris_controller.finelog.catalog import Catalog, Segment
+    from iris_controller.finelog.tables.views import View
     from iris_core.wire.gen.iris.v1 import stats_pb2
 
 log = logging.getLogger("iris.finelog")
@@ -43,34 +43,6 @@ FILE_LIMIT = 16 << 20
 """Bytes after which a write-ahead file is closed."""
 FILE_SECONDS = 600.0
 """Age of its first row after which it is."""
-
-
-@dataclass(slots=True)
-class TableView:
-    """The rows of one table at one moment: whole segments, and batches that are in none yet."""
-
-    table: Table
-    segments: tuple[Segment, ...]
-    tail: list[tuple[RowFile, Extent]]
-    _held: Snapshot = field(repr=False)
-
-    def paths(self) -> list[Path]:
-        """Where the segments lie until the view is released; fetched if need be. Raises OSError."""
-        return [self._held.path(self.table.name, segment) for segment in self.segments]
-
-
-@dataclass(slots=True)
-class View:
-    """Some tables at one moment. Release it: the segments' files stay until then."""
-
-    tables: dict[str, TableView]
-    _held: Snapshot = field(repr=False)
-
-    def __enter__(self) -> View:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._held.release()
 
 
 class TableStore:
@@ -288,65 +260,20 @@ class TableStore:
 
     def view(self, names: Iterable[str]) -> View:
         """Those of the tables that are registered, with every row that was stored before the call."""
-        with ExitStack() as stack:
-            with self._lock:
-                files = self._files
-                extents = [(file, list(file.extents)) for file in files]
-                registered = self._registered
-            # After the files: what became a segment meanwhile is in both, and is taken from the segment.
-            held = stack.enter_context(self.catalog.snapshot())
-            found: dict[str, TableView] = {}
-            for name in names:
-                one = registered.get(name)
-                if one is None:
-                    continue
-                segments = held.segments(name)
-                sealed = max(segments[-1].last_seq if segments else 0, one.since_seq - 1)
-                tail = [
-                    (file, extent)
-                    for file, all_of_it in extents
-                    for extent in all_of_it
-                    if extent.table == name and extent.first_seq > sealed
-                ]
-                found[name] = TableView(one.table, segments, tail, held)
-            stack.pop_all()
-            return View(found, held)
+        with self._lock:
+            files = [(file, list(file.extents)) for file in self._files]
+            registered = self._registered
+        # After the files: what became a segment meanwhile is in both, and is taken from the segment.
+        return views.view(self.catalog.snapshot(), registered, files, names)
 
     def status(self, name: str) -> stats_pb2.TableStatus:
         """What there is of a table. Raises RpcError NOT_FOUND."""
-        from iris_core.wire.gen.iris.v1 import stats_pb2
-        from iris_core.wire.rows import policy_to_wire
-
         with self.view([name]) as view:
             if name not in view.tables:
                 raise no_table(name, self._registered)
-            found = view.tables[name]
             with self._lock:
                 book = self.books.tables.get(name, Book())
-            pending = [extent for _, extent in found.tail]
-            seqs = [segment.first_seq for segment in found.segments[:1]] + [extent.first_seq for extent in pending]
-            last = [segment.last_seq for segment in found.segments[-1:]] + [extent.last_seq for extent in pending[-1:]]
-            has_times = bool(found.table.time_column)
-            times = [(one.earliest_ms, one.latest_ms) for one in found.segments] if has_times else []
-            times += [(one.earliest_ms, one.latest_ms) for one in pending if one.latest_ms]
-            return stats_pb2.TableStatus(
-                table=name,
-                rows=sum(segment.rows for segment in found.segments) + sum(extent.rows for extent in pending),
-                bytes=sum(segment.bytes for segment in found.segments),
-                segments=len(found.segments),
-                pending_rows=sum(extent.rows for extent in pending),
-                pending_bytes=sum(extent.length for extent in pending),
-                min_seq=min(seqs, default=0),
-                max_seq=max(last, default=0),
-                earliest_ms=min((one[0] for one in times), default=0),
-                latest_ms=max((one[1] for one in times), default=0),
-                policy=policy_to_wire(found.table.policy),
-                key_column=found.table.key_column,
-                columns=len(found.table.columns),
-                producers=len(book.marks),
-                removed_rows=book.removed_rows,
-                missing_rows=book.missing_rows,
-            )
+            return view.tables[name].status(book)
 
     def lost_notes(self) -> list[str]:
         """What a reader of any table should know of damage."""
