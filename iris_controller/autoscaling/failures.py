@@ -51,6 +51,12 @@ class Failures:
         o.scaling_groups[name] = row
         return True
 
+    def is_recent(self, name: str, now: float) -> bool:
+        """Whether the group failed within the longest pause, and nothing of it became ready since."""
+        row = self._model.scaling_groups.get(name)
+        failed = row is not None and row.consecutive_failures > 0
+        return failed and now - self._memory.of(name, now).troubled_at < backoff.LONGEST_PAUSE_MS / 1000
+
     def say(self, name: str) -> None:
         row = self._model.scaling_groups.get(name)
         left = self._memory.of(name, self._clock.monotonic()).backoff_until - self._clock.monotonic()

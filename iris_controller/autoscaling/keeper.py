@@ -115,19 +115,40 @@ class Keeper:
             found = next_step(row, self._sights.sight(row, self._model, now))
             if found is not None:
                 steps.append((row, *found))
+        steps = self._one_at_a_time(steps, now)
         if not steps:
             return
 
         def plan(o: Overlay, now_ms: int) -> list[tuple[Slice, Step, str]]:
             done = []
             for row, step, reason in steps:
-                if o.slice(row.slice_id) == row:
+                if o.slice(row.slice_id) == row and (step is not Step.REPLACE or slices.is_spent(o, row)):
                     self._step(o, row, step, reason, now, now_ms)
                     done.append((row, step, reason))
             return done
 
         for row, step, reason in await self._loop.post("slices", plan):
             self._stepped(row, step, reason)
+
+    def _one_at_a_time(self, steps: list[tuple[Slice, Step, str]], now: float) -> list[tuple[Slice, Step, str]]:
+        """Leaves one slice of a group to be replaced: none while another one comes or goes, nor soon after a failure of the group that
+        no slice which became ready has made good.
+
+        What all machines fail at, a fault of the network for example, must not take a whole fleet down at once.
+        """
+        moving = {
+            row.scale_group
+            for row in self._model.slices.values()
+            if row.lifecycle is not Lifecycle.READY and not row.manual
+        }
+        left = []
+        for row, step, reason in steps:
+            if step is Step.REPLACE:
+                if row.scale_group in moving or self._failures.is_recent(row.scale_group, now):
+                    continue
+                moving.add(row.scale_group)
+            left.append((row, step, reason))
+        return left
 
     def _step(self, o: Overlay, row: Slice, step: Step, reason: str, now: float, now_ms: int) -> None:
         name = row.scale_group
@@ -140,11 +161,12 @@ class Keeper:
                 known = o.scaling_group(name)
                 if known is not None and not row.manual:
                     o.scaling_groups[name] = backoff.became_ready(known, now_ms)
-            case Step.FAIL | Step.LOSE:
+            case Step.FAIL | Step.LOSE | Step.REPLACE:
                 failed = step is Step.FAIL or row.manual
                 slices.give_up(o, row, Lifecycle.FAILED if failed else Lifecycle.DRAINING, "autoscaler", reason, now_ms)
-                if step is Step.FAIL and not row.manual:
-                    self._failures.book(o, name, self.made_at.get(row.slice_id, now), now, reason, now_ms)
+                if step is not Step.LOSE and not row.manual:
+                    began = self.made_at.get(row.slice_id, now) if step is Step.FAIL else now
+                    self._failures.book(o, name, began, now, reason, now_ms)
             case Step.GONE:
                 slices.forget(o, row, "autoscaler", reason, now_ms)
                 if row.lifecycle in (Lifecycle.BOOTING, Lifecycle.INITIALIZING) and not row.manual:
@@ -181,6 +203,9 @@ class Keeper:
                 self._failures.say(name)
             case Step.LOSE:
                 self._actions.say("worker_failed", row.slice_id, name, "failed", reason)
+            case Step.REPLACE:
+                self._actions.say("worker_failed", row.slice_id, name, "failed", f"{reason}; its slice is replaced")
+                self._failures.say(name)
             case Step.GONE:
                 self.made_at.pop(row.slice_id, None)
                 for worker_id in row.worker_ids:

@@ -33,13 +33,14 @@ _BROKEN: Final = frozenset({VmState.FAILED, VmState.TERMINATED, VmState.PREEMPTE
 
 @dataclass(frozen=True, slots=True)
 class WorkerSight:
-    """One expected worker of a slice. `dead` holds the reason, "" = it is not."""
+    """One expected worker of a slice. `dead` and `excluded` hold the reason, "" = it is not."""
 
     worker_id: str
     attached: bool = False
     placeable: bool = False
     dead: str = ""
     failed_probes: int = 0
+    excluded: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class Sight:
     unknown_ms: int = 0
     running_ms: int = 0
     """Since its machines are known to run while workers are missing."""
+    busy: bool = False
+    """An attempt is on one of its workers, or has not been confirmed to be over."""
 
 
 class Step(Enum):
@@ -64,6 +67,8 @@ class Step(Enum):
     """It never became ready: its machines go, and its group is charged a failure."""
     LOSE = auto()
     """It was ready and is broken, or taken back: its machines go."""
+    REPLACE = auto()
+    """It is ready and idle, and a worker of it gets no work any more: its machines go, and its group is charged a failure."""
     GONE = auto()
     """The provider has it no longer."""
 
@@ -117,6 +122,10 @@ def _broken(sight: Sight) -> tuple[Step, str] | None:
     for worker in sight.workers:
         if worker.failed_probes >= PROBES and not worker.attached:
             return Step.LOSE, f"worker {worker.worker_id} answered none of {worker.failed_probes} health probes"
+    for worker in sight.workers:
+        # What runs beside it does so well, and what was given to it before may prove that it can.
+        if worker.excluded and not sight.busy:
+            return Step.REPLACE, f"worker {worker.worker_id} {worker.excluded}"
     return None
 
 

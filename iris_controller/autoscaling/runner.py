@@ -183,7 +183,8 @@ class Autoscaler:
             row = model.slices.get(worker.slice_id) if worker is not None else None
             if worker is not None and row is not None:
                 ready = row.lifecycle is Lifecycle.READY
-                wake = wake or (worker.health is WorkerHealth.DEAD if ready else worker.attached)
+                spent = worker.health is WorkerHealth.DEAD or worker.excluded
+                wake = wake or (spent if ready else worker.attached)
         if wake:
             self._wake.set()
 

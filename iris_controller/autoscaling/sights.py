@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from iris_controller.autoscaling.lifecycle import Sight, WorkerSight
+from iris_controller.autoscaling.memory import is_busy
 from iris_controller.state.slices import GOING, Lifecycle
+from iris_controller.state.staging import why_excluded
 from iris_core.contracts import SliceState
 from iris_core.model.states import WorkerHealth
 
@@ -80,7 +82,7 @@ class Sights:
             return False
         for worker_id in row.worker_ids:
             worker = model.workers.get(worker_id)
-            if worker is None or not worker.attached or worker.health is not WorkerHealth.HEALTHY:
+            if worker is None or not worker.attached or worker.health is not WorkerHealth.HEALTHY or worker.excluded:
                 return False
         return True
 
@@ -99,6 +101,7 @@ class Sights:
             self._misses.get(row.slice_id, 0),
             _since(self._unknown, row.slice_id, now),
             _since(self._running, row.slice_id, now),
+            is_busy(row, model),
         )
 
     def _worker(self, worker_id: str, model: Model) -> WorkerSight:
@@ -107,7 +110,7 @@ class Sights:
         if worker is None:
             return WorkerSight(worker_id, failed_probes=failed)
         dead = worker.health_reason or "dead" if worker.health is WorkerHealth.DEAD else ""
-        return WorkerSight(worker_id, worker.attached, worker.placeable, dead, failed)
+        return WorkerSight(worker_id, worker.attached, worker.placeable, dead, failed, why_excluded(worker))
 
     def going_s(self, slice_id: str, now: float) -> float:
         """Since the slice was given up."""

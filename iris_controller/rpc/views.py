@@ -8,6 +8,7 @@ from iris_controller.scheduling.order import explain_next, explain_pending, expl
 from iris_controller.state.model import Model
 from iris_controller.state.records import Attempt, Job, Task, Worker
 from iris_controller.state.slices import GOING, Lifecycle
+from iris_controller.state.staging import why_excluded
 from iris_core.model.resources import Resources
 from iris_core.model.states import TaskState
 from iris_core.wire.convert import (
@@ -102,10 +103,18 @@ def health_reason(model: Model, worker: Worker) -> str:
         return gone
     if not worker.excluded:
         return worker.health_reason
-    excluded = f"gets no work, it failed to stage {worker.build_failures} times"
-    if worker.excluded_reason:
-        excluded += f": {worker.excluded_reason}"
-    return f"{worker.health_reason}; {excluded}" if worker.health_reason else excluded
+    parts = [worker.health_reason] if worker.health_reason else []
+    return "; ".join([*parts, why_excluded(worker), remedy(model, worker)])
+
+
+def remedy(model: Model, worker: Worker) -> str:
+    """What brings a worker back that gets no work because it failed to stage: nobody else may be left to do it."""
+    row = model.slices.get(worker.slice_id) if worker.slice_id else None
+    if row is None:
+        return "mend the machine, then restart its worker"
+    if row.manual:
+        return "mend the machine, then restart its worker, or delete its slice"
+    return "its slice is replaced once nothing runs on it"
 
 
 def worker_view(model: Model, worker: Worker, age_ms: int) -> controller_pb2.WorkerStatus:

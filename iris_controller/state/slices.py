@@ -98,6 +98,12 @@ def idle(o: Overlay, row: Slice) -> bool:
     return not any(True for worker_id in row.worker_ids for _ in o.attempts_on(worker_id))
 
 
+def is_spent(o: Overlay, row: Slice) -> bool:
+    """Whether nothing is on its workers, and one of them gets no work any more because it failed to stage."""
+    known = (o.worker(worker_id) for worker_id in row.worker_ids)
+    return idle(o, row) and any(worker is not None and worker.excluded for worker in known)
+
+
 def give_up(o: Overlay, row: Slice, lifecycle: Lifecycle, trigger: str, reason: str, now_ms: int) -> Slice:
     """Ends a slice: its workers get nothing more, and the attempts on those that still answer are asked to stop.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from iris_controller.state.overlay import Overlay
+    from iris_controller.state.records import Worker
 
 MAX_IN_A_ROW: Final = 3
 MAX_IN_ALL: Final = 10
@@ -35,6 +36,16 @@ def count_staging_failure(o: Overlay, worker_id: str, error: str) -> None:
     )
     if excluded and not worker.excluded:
         o.note("worker_failing", worker_id, "staging", in_a_row=in_a_row, in_all=in_all, reason=error)
+
+
+def why_excluded(worker: Worker) -> str:
+    """What a worker that gets no work did, to stand behind its name; "" = it is not excluded."""
+    if not worker.excluded:
+        return ""
+    times = "once" if worker.build_failures == 1 else f"{worker.build_failures} times"
+    return f"gets no work, it failed to stage {times}" + (
+        f": {worker.excluded_reason}" if worker.excluded_reason else ""
+    )
 
 
 def forgive_staging_failures(o: Overlay, worker_id: str) -> None:
