@@ -97,7 +97,7 @@ class OfflineState:
         )
         _look_once(model)
         loop = ControllerLoop(model, _Nobody(), SchedulerTicker(model), wall_ms=lambda: self.moment_ms)
-        self._router = Router(Authenticator(stored.keys, (), (), lambda _: False), lambda _: None)
+        self._router = Router(Authenticator(stored.keys, (), (), lambda _: False))
         folder = database.parent
         options = ServeOptions(config=CONFIG, state_dir=folder, host="", dry_run=True)
         finelog = FinelogProcess(folder)

@@ -138,7 +138,7 @@ class Controller:
             opened.keys, options.config.trusted_cidrs, options.config.admin_users, self._is_current
         )
         metrics = Metrics()
-        self.router = Router(authenticator, self.servers.peer_of, metrics.observe, config.name)
+        self.router = Router(authenticator, metrics.observe, config.name)
         self.stats_push = StorePush(self.finelog.current)
         spool = await asyncio.to_thread(open_spool, self.state.path / "stats")
         self.stats = StatsClient(self.stats_push, self.boot_id, spool=spool, kept=(TASK_EVENT,))

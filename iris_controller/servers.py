@@ -19,7 +19,7 @@ from iris_controller.http.app import create_app
 from iris_controller.http.port import Link, PublicPort
 from iris_controller.http.server import HttpServer
 from iris_controller.options import DEFAULT_PORT, ServeOptions
-from iris_controller.rpc.dispatch import SERVER_OPTIONS, Router
+from iris_controller.rpc.grpc_rpc import SERVER_OPTIONS, GrpcHandlers
 from iris_core.wire.gen.iris.v1 import controller_pb2, logs_pb2, worker_pb2
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from iris_controller.http.metrics import Metrics
     from iris_controller.http.proxy_socket import Proxy
     from iris_controller.rpc.auth import Authenticator
+    from iris_controller.rpc.dispatch import Router
 
 STREAMS_S = 2.0
 
@@ -58,7 +59,7 @@ class Servers:
         """Raises BootFailed: the address cannot be listened on."""
         options = self._options
         self._grpc = grpc.aio.server(options=SERVER_OPTIONS)
-        self._grpc.add_generic_rpc_handlers(router.grpc_handlers())
+        self._grpc.add_generic_rpc_handlers((GrpcHandlers(router, self.peer_of),))
         self._health = aio_health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
         names = [

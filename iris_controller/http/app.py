@@ -19,7 +19,7 @@ from starlette.routing import Router as Routing
 
 from iris_controller.http.origin import check_origin, check_page
 from iris_controller.rpc.errors import RpcError, as_rpc_error, clean, exhausted, invalid, unauthenticated
-from iris_controller.rpc.json_rpc import JsonAnswer, JsonStream, json_error
+from iris_controller.rpc.json_rpc import JsonAnswer, JsonStream, json_error, serve_json
 from iris_controller.rpc.roles import MAX_MESSAGE_BYTES, may_read
 from iris_core.wire.services import PACKAGE
 
@@ -171,7 +171,7 @@ class _Rpc:
             async def body(limit: int) -> bytes:
                 return await _body(headers, receive, min(limit, MAX_MESSAGE_BYTES))
 
-            answer = await self._router.call_json(scope["path"], body, headers, scope["iris.peer"])
+            answer = await serve_json(self._router, scope["path"], body, headers, scope["iris.peer"])
         if isinstance(answer, JsonStream):
             await _stream(answer, receive, send)
         else:

@@ -1,8 +1,8 @@
-"""From a call on the wire to a handler and back, the same way for gRPC and HTTP.
+"""From a call to a handler and back, the same way whether it came over gRPC (`grpc_rpc`) or HTTP (`json_rpc`).
 
-Who calls, whether they may, and how large the request is are settled before a byte of it is decoded; over gRPC even before it is
-received, which is why every method is served as a raw stream. A handler sees a message and a `Call`, returns messages (or their bytes,
-when many callers get the same), and raises `RpcError`. Must never know what any method does.
+Who calls, whether they may, and how large the request is are settled before a byte of it is decoded. A handler sees a message and a
+`Call`, returns messages (or their bytes, when many callers get the same), and raises `RpcError`. Must never know what any method does,
+nor how the call came.
 """
 
 from __future__ import annotations
@@ -10,33 +10,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import grpc
 from google.protobuf.message import DecodeError, Message
 
 from iris_controller.rpc import audit_lines
 from iris_controller.rpc.auth import Role
 from iris_controller.rpc.client_context import CONFIRM_HEADER, PLAN_HEADER, read_context
-from iris_controller.rpc.errors import RpcError, as_rpc_error, clean, exhausted, invalid
-from iris_controller.rpc.json_rpc import serve_json
+from iris_controller.rpc.errors import RpcError, clean, exhausted, invalid
 from iris_controller.rpc.meant import require_meant
 from iris_controller.rpc.passthrough import PassThrough
 from iris_controller.rpc.requests import MAX_REQUEST_ID, digest_of, subject_of
-from iris_controller.rpc.roles import ACCESS, MAX_MESSAGE_BYTES, authorise
+from iris_controller.rpc.roles import ACCESS, authorise
 from iris_controller.rpc.task_scope import check_scope
 from iris_core.wire.services import PACKAGE, method, methods, service_methods
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 
     from iris_controller.audit import Value
     from iris_controller.loop import ControllerLoop
     from iris_controller.rpc.auth import Authenticator, Identity
     from iris_controller.rpc.client_context import ClientContext
-    from iris_controller.rpc.json_rpc import JsonAnswer, JsonStream
     from iris_controller.rpc.passthrough import Metadata
     from iris_controller.rpc.plan_tokens import PlanTokens
     from iris_controller.rpc.roles import Access
@@ -51,20 +47,6 @@ Answer = Message | bytes
 """What a handler gives: a message, or one already serialised."""
 Argument = Message | bytes
 """What a handler is given: bytes if the method is passed through."""
-
-SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_concurrent_streams", 4096),
-    # The inner port is found by its number; two servers on one number would share the connections.
-    ("grpc.so_reuseport", 0),
-    # Clients behind NAT keep idle Watch streams alive by pinging.
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-)
-"""For `grpc.aio.server(options=…)` of the inner gRPC server."""
-
-_EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # its stubs lack it
 
 
 @dataclass(slots=True)
@@ -161,21 +143,18 @@ class Entry:
 class Router:
     """All methods of one controller.
 
-    `peer_of` gives the real `address:port` behind an inner connection, as `PublicPort.peer_of` does. `observe`, if given, is told
-    method, status name and seconds of every finished call. `cluster` is whose controller this is: a call that names another is
-    refused.
+    `observe`, if given, is told method, status name and seconds of every finished call. `cluster` is whose controller this is: a
+    call that names another is refused.
     """
 
     def __init__(
         self,
         authenticator: Authenticator,
-        peer_of: Callable[[str], str | None],
         observe: Callable[[str, str, float], None] | None = None,
         cluster: str = "",
     ) -> None:
         self._authenticator = authenticator
         self._cluster = cluster
-        self._peer_of = peer_of
         self._observe = observe
         self._entries: dict[str, Entry] = {}
         self._passed: list[PassThrough] = []
@@ -229,76 +208,7 @@ class Router:
         for passed in self._passed:
             await passed.close()
 
-    # gRPC -----------------------------------------------------------------------------------------------------
-
-    def grpc_handlers(self) -> tuple[grpc.GenericRpcHandler[Any, Any], ...]:
-        """For `server.add_generic_rpc_handlers`."""
-        return (_GrpcHandlers(self),)
-
-    async def serve_grpc(self, path: str, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
-        """Answers one call: a unary method by what it returns, a stream by what it writes."""
-        started = time.monotonic()
-        status = "OK"
-        try:
-            return await self._answer_grpc(path, context)
-        except asyncio.CancelledError:
-            status = "CANCELLED"
-            raise
-        except Exception as error:
-            told = as_rpc_error(error, name_of(path))
-            status = told.status
-            await context.abort(told.grpc_code(), told.message, told.metadata())
-            raise AssertionError("abort returned") from error
-        finally:
-            self.finished(path, status, started)
-
-    async def _answer_grpc(self, path: str, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
-        entry, call = self.admit(path, _headers(context.invocation_metadata()), self._peer_of(context.peer()))
-        left = context.time_remaining()
-        if left is not None:
-            call.deadline = time.monotonic() + left
-        try:
-            if entry.method.client_streaming:
-                argument: Argument | AsyncIterator[Argument] = self._received(entry, context)
-            else:
-                raw = await context.read()
-                if raw is _EOF:
-                    raise invalid("", "no request was sent", code="no_request")
-                argument = entry.decoded(raw)
-                if not entry.method.server_streaming:
-                    answer = await self.one(entry, call, argument)
-                    if call.trailing:
-                        context.set_trailing_metadata(call.trailing)
-                    return as_bytes(answer)
-            # The caller learns that it was let in, though the first answer may be long in coming.
-            await context.send_initial_metadata(())
-            async with aclosing(self.many(entry, call, argument)) as answers:
-                async for answer in answers:
-                    await context.write(as_bytes(answer))
-            return b""
-        finally:
-            call.cancelled.set()
-
-    async def _received(self, entry: Entry, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[Argument]:
-        while (raw := await context.read()) is not _EOF:
-            yield entry.decoded(raw)
-
-    # HTTP -----------------------------------------------------------------------------------------------------
-
-    async def call_json(
-        self,
-        path: str,
-        body: bytes | Callable[[int], Awaitable[bytes]],
-        headers: Mapping[str, str],
-        real_peer: str | None,
-    ) -> JsonAnswer | JsonStream:
-        """Serves `/iris.v1.Service/Name` with a JSON body. Never raises but for cancellation; a stream must be closed.
-
-        `body` may be a function that reads it, of at most the given number of bytes: it is called once the caller is known.
-        """
-        return await serve_json(self, path, body, headers, real_peer)
-
-    # Both -----------------------------------------------------------------------------------------------------
+    # Calls --------------------------------------------------------------------------------------------------
 
     def admit(self, path: str, headers: Mapping[str, str], real_peer: str | None) -> tuple[Entry, Call]:
         """Who calls, and that they may: before anything of the request is looked at.
@@ -415,26 +325,6 @@ class Router:
             raise
 
 
-class _GrpcHandlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in its stubs alone
-    def __init__(self, router: Router) -> None:
-        self._router = router
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
-        path = handler_call_details.method
-        if not path.startswith(f"/{PACKAGE}."):
-            return None
-
-        async def one(_requests: object, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
-            return await self._router.serve_grpc(path, context)
-
-        async def many(_requests: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-            await self._router.serve_grpc(path, context)
-
-        # One answer, its status with it, is one write for gRPC and one for the port.
-        unary = self._router.is_unary(path)
-        return grpc.stream_unary_rpc_method_handler(one) if unary else grpc.stream_stream_rpc_method_handler(many)
-
-
 def name_of(path: str) -> str:
     """`ControllerService/LaunchJob` of `/iris.v1.ControllerService/LaunchJob`."""
     return path.removeprefix(f"/{PACKAGE}.")
@@ -443,14 +333,6 @@ def name_of(path: str) -> str:
 def as_bytes(answer: Answer) -> bytes:
     """The answer as it travels."""
     return answer if isinstance(answer, bytes) else answer.SerializeToString()
-
-
-def _headers(metadata: Iterable[tuple[str, str | bytes]] | None) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    for name, value in metadata or ():
-        if isinstance(value, str):
-            headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return headers
 
 
 def _request_id(request: Message) -> str:

@@ -94,7 +94,10 @@ async def serve_json(
     headers: Mapping[str, str],
     real_peer: str | None,
 ) -> JsonAnswer | JsonStream:
-    """See `Router.call_json`."""
+    """Serves `/iris.v1.Service/Name` with a JSON body. Never raises but for cancellation; a stream must be closed.
+
+    `body` may be a function that reads it, of at most the given number of bytes: it is called once the caller is known.
+    """
     started = time.monotonic()
     status = "OK"
     try:

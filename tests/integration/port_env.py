@@ -21,7 +21,8 @@ from iris_controller.http.metrics import Metrics
 from iris_controller.http.port import Link, PublicPort
 from iris_controller.http.server import HttpServer
 from iris_controller.rpc.auth import Authenticator
-from iris_controller.rpc.dispatch import SERVER_OPTIONS, Router
+from iris_controller.rpc.dispatch import Router
+from iris_controller.rpc.grpc_rpc import SERVER_OPTIONS, GrpcHandlers
 from iris_core.auth.keys import new_key
 from iris_core.auth.tokens import KeySet, TokenSigner
 from iris_core.wire.services import methods
@@ -100,9 +101,9 @@ async def serving(
         return None if link is None else link.peer
 
     authenticator = Authenticator(KeySet(key.public), trusted, [ADMIN], lambda uid: uid in env.current)
-    router = Router(authenticator, peer_of, metrics.observe, cluster)
+    router = Router(authenticator, metrics.observe, cluster)
     server = grpc.aio.server(options=SERVER_OPTIONS)
-    server.add_generic_rpc_handlers(router.grpc_handlers())
+    server.add_generic_rpc_handlers((GrpcHandlers(router, peer_of),))
     inner_grpc = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     web = HttpServer()
     port = PublicPort(host, 0, inner_grpc, web.bind(), **options)
