@@ -168,7 +168,7 @@ def text_of(verdict: Verdict, now_ms: int, all_threads: bool) -> str:
 
     known = sum(len(group.ranks) for group in verdict.groups)
     lines = [
-        f"{known} of {known + len(verdict.unknown)} running tasks are known to stand at {len(verdict.groups)} "
+        f"{known} of {known + len(verdict.unknown)} running tasks {'are' if known != 1 else 'is'} known to stand at {len(verdict.groups)} "
         f"{'places' if len(verdict.groups) != 1 else 'place'}."
     ]
     for group in verdict.groups:

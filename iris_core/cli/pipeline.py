@@ -34,8 +34,10 @@ def say_nothing(session: Session, subject: Subject, standing: Standing, *, is_fi
     """Tells on standard error why there is no line, so that an empty answer is never taken for a fault."""
     why = f": {standing.reason}" if standing.reason else ""
     if is_filtered or standing.ended or not standing.started:
+        # What is not searched for cannot match; of what has ended, lines may have been removed since.
+        nothing = "no line matches" if is_filtered else "no line is kept" if standing.ended else "no line"
         so_far = "" if standing.ended else " so far"
-        session.diagnostics.note(f"{subject.id} is {standing.label}{why}; no line matches{so_far}")
+        session.diagnostics.note(f"{subject.id} is {standing.label}{why}; {nothing}{so_far}")
         if not standing.ended:
             say_how_it_is(session, subject)
         return

@@ -264,7 +264,7 @@ def _deliver(session: Session, kind: str, target: str, path: str, answer: pb.Pro
     if not data:
         raise IrisError(f"the profile of {target} is empty")
     name = path or f"profile-{kind}-{label(target)}.{suffix(answer.record.type, answer.record.format)}"
-    save(session, name, data, f"the {kind} profile of {target}")
+    save(session, name, data, f"the {_CALLED[kind]} of {target}")
     if answer.record.profile_id:
         session.diagnostics.note(f"kept as {answer.record.profile_id}")
 

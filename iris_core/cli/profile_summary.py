@@ -190,7 +190,8 @@ def _captures(session: Session, records: Sequence[pb.ProfileRecord]) -> Iterator
                 asked.append((following, pool.submit(fetch, client, following)))
     session.diagnostics.progress("")
     for problem, count in sorted(problems.items(), key=lambda item: -item[1])[:5]:
-        session.diagnostics.warn(f"{count} of {len(records)} profiles are left out: {problem}")
+        verb = "are" if count != 1 else "is"
+        session.diagnostics.warn(f"{count} of {len(records)} profiles {verb} left out: {problem}")
 
 
 def stacks_of(record: pb.ProfileRecord, data: bytes) -> Stacks:

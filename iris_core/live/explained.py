@@ -73,14 +73,18 @@ def facts(found: pb.Explanation) -> list[tuple[str, str]]:
     lines += [("Note", text) for text in found.notes]
     if found.funnel:
         lines.append(("Asks for", _asks(found)))
-    lines += [
-        ("Rather", f"{preference.wants}, met by {preference.met} of the {found.fits} workers that fit")
-        for preference in found.preferences
-    ]
+    lines += [("Rather", f"{preference.wants}{_met(preference.met, found.fits)}") for preference in found.preferences]
     if found.HasField("place"):
         lines += _place(found.place)
     lines.append(("As of", f"revision {found.revision.boot_id}/{found.revision.n}"))
     return [(label, one_line(text)) for label, text in lines]
+
+
+def _met(met: int, fits: int) -> str:
+    """By how many of the workers that fit, nothing where none fits."""
+    if fits == 1:
+        return f", {'met' if met else 'not met'} by the worker that fits"
+    return f", met by {met} of the {fits} workers that fit" if fits else ""
 
 
 def _asks(found: pb.Explanation) -> str:

@@ -101,6 +101,23 @@ def test_the_cause_comes_first_then_the_funnel_and_who_holds_it(world: World) ->
     assert world.client.called("ExplainTask")[0].task_id == "/ada/train/1"
 
 
+@pytest.mark.parametrize(
+    ("met", "fits", "said"),
+    [
+        (0, 0, "zone=a"),
+        (0, 1, "zone=a, not met by the worker that fits"),
+        (1, 1, "zone=a, met by the worker that fits"),
+        (1, 3, "zone=a, met by 1 of the 3 workers that fit"),
+    ],
+)
+def test_a_preference_says_how_many_meet_it(world: World, met: int, fits: int, said: str) -> None:
+    found = explanation()
+    found.fits = fits
+    found.preferences.add(wants="zone=a", met=met)
+    world.client.answer("ExplainJob", pb.ExplainJobResponse(explanation=found))
+    assert f"\nRather: {said}\n" in world.cli("job", "explain", "/ada/train").out
+
+
 def test_a_gang_shows_its_groups(world: World) -> None:
     world.client.answer("ExplainJob", pb.ExplainJobResponse(explanation=explanation(gang=True)))
     out = world.cli("job", "explain", "/ada/train").out

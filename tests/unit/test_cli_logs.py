@@ -430,6 +430,8 @@ def test_a_job_that_ended_without_output_says_so(world: World) -> None:
     world.task("/u/e/0", "succeeded")
     done = world.cli("job", "logs", "/u/e")
     assert (done.code, done.out) == (0, "")
+    assert "/u/e is succeeded; no line is kept\n" in done.err
+    done = world.cli("job", "logs", "/u/e", "--substring", "x")
     assert "/u/e is succeeded; no line matches\n" in done.err
 
 

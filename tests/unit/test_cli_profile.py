@@ -306,7 +306,7 @@ def test_a_summary_has_every_output(world: World, tmp_path: Path) -> None:
     assert ["5.0", "50.0%", "train.py"] in lines
     assert (tmp_path / "all.folded").read_text() == "hot (/app/train.py) 5\nscore (/app/eval.py) 5\n"
     assert 'width="1400"' in (tmp_path / "f.svg").read_text()
-    assert "1 of 4 profiles are left out: it is not JSON" in done.err
+    assert "1 of 4 profiles is left out: it is not JSON" in done.err
 
 
 def test_a_summary_as_markdown_has_a_call_graph_per_sub_job(world: World) -> None:

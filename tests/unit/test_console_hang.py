@@ -24,7 +24,7 @@ def scripted(clock: FakeClock) -> FakeProfiles:
 
 async def page(rig: Rig) -> str:
     rig.app.run_command(f"hang {JOB}")
-    await rig.until(lambda: isinstance(rig.app.screen, TextPage) and "running tasks are known" in rig.screen_text())
+    await rig.until(lambda: isinstance(rig.app.screen, TextPage) and "known to stand" in rig.screen_text())
     return rig.screen_text()
 
 
@@ -34,7 +34,7 @@ async def test_ranks_are_grouped_and_the_odd_one_comes_first() -> None:
     async with console(kept.client) as rig:
         await rig.row(JOB)
         await rig.keys("x", "h")
-        await rig.until(lambda: "running tasks are known" in rig.screen_text())
+        await rig.until(lambda: "known to stand" in rig.screen_text())
         text = rig.screen_text()
         assert "6 of 6 running tasks are known to stand at 2 places" in text
         assert text.index(f"1 task, {JOB}/3") < text.index("read (gzip.py:7)") < text.index(f"5 tasks, {JOB}/0-2,4-5")
