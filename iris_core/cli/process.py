@@ -171,12 +171,12 @@ def _say_nothing(session: Session, source: str, *, is_filtered: bool) -> None:
     from iris_core.cli.pipeline import ask
 
     found = ask(session, "")
+    said = "no line matches" if is_filtered else "no line is kept"
     problems = list(found.problems) if found is not None else []
     worker_id = source.rpartition("/")[2] if source != CONTROLLER else ""
     if worker_id and found is not None:
         if worker_id not in [worker.worker_id for worker in found.workers]:
-            session.diagnostics.note(f"there is no worker {worker_id} now, and no line of it matches")
+            session.diagnostics.note(f"there is no worker {worker_id} now, and {said.replace('line', 'line of it')}")
             return
         problems = [problem for problem in problems if problem.startswith(("the log store", f"worker {worker_id} "))]
-    said = "no line matches" if is_filtered else "no line is kept"
     session.diagnostics.note(f"{source}: {said}" + (f" ({'; '.join(problems)})" if problems else ""))

@@ -495,7 +495,7 @@ def test_a_process_log_without_lines_says_why(world: World) -> None:
         problems=["worker w0 is not reachable", "worker w1 lost 3 log lines"],
     )
     assert world.cli("process", "logs", "-t", "/system/worker/nope").err == (
-        "there is no worker nope now, and no line of it matches\n"
+        "there is no worker nope now, and no line of it is kept\n"
     )
     assert world.cli("process", "logs", "-t", "/system/worker/w0", "--level", "ERROR").err == (
         "/system/worker/w0: no line matches (worker w0 is not reachable)\n"
