@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -11,9 +11,14 @@ from iris_core.cli.lazy import Lazy, LazyGroup
 from iris_core.cli.options import headers_option, output_option
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from iris_core.cli.session import Session
     from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
     from iris_core.wire.gen.iris.v1.pipeline_pb2 import GetPipelineHealthResponse
+
+EXCLUDED_SHOWN: Final = 5
+"""Workers that get no work, of which `status` says why."""
 
 COMMANDS = {
     "list": Lazy("iris_core.cli.cluster:list_clusters", "List the clusters that --cluster knows."),
@@ -108,6 +113,7 @@ def status(session: Session, how: output.Format) -> int:
         )
         return 0
     output.write(_status_text(found, session.target.url, live=not session.checkpoint, logs=logs))
+    output.write(_excluded_text(workers.workers, found.workers_excluded))
     if groups:
         output.write(_groups_text(groups))
     if workers.workers:
@@ -147,11 +153,24 @@ def _groups_text(groups: list[dict[str, object]]) -> str:
     return render(columns, [[str(value) for value in group.values()] for group in groups])
 
 
+def _excluded_text(workers: Iterable[pb.WorkerStatus], count: int) -> str:
+    """A line for each of the first workers that get no work, with what brings it back; the table below cuts that."""
+    from iris_core.model.text import one_line
+
+    shown = [worker for worker in workers if worker.excluded][:EXCLUDED_SHOWN]
+    lines = [f"Worker:    {one_line(worker.worker_id)} {one_line(worker.health_reason)}\n" for worker in shown]
+    more = count - len(shown)
+    if more > 0:
+        lines.append(f"Worker:    {more} more that get no work: iris rpc controller list-workers\n")
+    return "".join(lines)
+
+
 def _status_text(
     found: pb.GetClusterStatusResponse, url: str, *, live: bool, logs: GetPipelineHealthResponse | None
 ) -> str:
     from iris_core.cli.pipeline import summary
     from iris_core.live.columns import age
+    from iris_core.live.worker_columns import without_work
     from iris_core.model.text import one_line, yes_or_no
 
     jobs = ", ".join(f"{name} {count}" for name, count in sorted(found.jobs_by_state.items()) if count)
@@ -160,6 +179,8 @@ def _status_text(
     workers = f"{found.workers_healthy}/{found.workers_total - found.workers_leaving} healthy"
     if found.workers_leaving:
         workers += f", {found.workers_leaving} stopping with their slices"
+    if found.workers_excluded:
+        workers += f", {without_work(found.workers_excluded)}"
     running = [
         ("Running", yes_or_no(True)),
         ("Healthy", yes_or_no(found.ready)),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from iris_core.live.wording import Tone, age
+from iris_core.live.worker_columns import without_work
 from iris_core.model.bands import band_label
 from iris_core.model.resources import format_age, format_cpu, format_duration, format_size
 from iris_core.model.text import counted, one_line, visible
@@ -99,6 +100,9 @@ def troubles(
             if count:
                 said = f"{counted(count, 'worker')} {word.upper()} of {fleet.workers_total:,}"
                 yield line(f"workers/{word}", "", (said, tone), screen="workers", argument=f"health={word}")
+        if fleet.workers_excluded:
+            said = without_work(fleet.workers_excluded)
+            yield line("workers/excluded", "", (said, Tone.WARN), screen="workers", argument="builds>0")
     if fleet is not None and fleet.HasField("never_fits"):
         yield _never_fits(fleet.never_fits)
     yield from group_troubles(groups, now_ms)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from iris_core.live.columns import ColumnSpec
 from iris_core.live.wording import NOTHING, Tone, or_nothing
 from iris_core.model.quantities import format_cpu, format_duration, format_size
-from iris_core.model.text import one_line
+from iris_core.model.text import counted, one_line
 
 if TYPE_CHECKING:
     from iris_core.wire.gen.iris.v1.common_pb2 import AttributeValue, Device
@@ -19,7 +19,13 @@ _HEALTHY: Final = 1
 
 def health_of(worker: WorkerStatus) -> tuple[str, Tone]:
     """The health in a word, and its tone; an unknown one shows as its number."""
-    return HEALTH.get(worker.health, (str(int(worker.health)), Tone.PLAIN))
+    word, tone = HEALTH.get(worker.health, (str(int(worker.health)), Tone.PLAIN))
+    return word, Tone.WARN if worker.excluded and tone is Tone.GOOD else tone
+
+
+def without_work(count: int) -> str:
+    """How many workers get none because they failed to stage; what brings each back is its own reason."""
+    return f"{counted(count, 'worker')} get{'s' * (count == 1)} no work after failing to stage"
 
 
 def attribute_text(value: AttributeValue) -> str:

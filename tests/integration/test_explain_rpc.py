@@ -325,6 +325,14 @@ async def test_a_worker_that_cannot_stage_gets_nothing(tmp_path: Path) -> None:
         await r.until("/u/a", lambda j: "excluded" in j.pending_reason)
         found = await explain(r, "/u/a")
         assert found.cause == "none of 1 worker is healthy: 1 excluded (no space left)"
+        told = await r.call(
+            "GetClusterStatus", controller_pb2.GetClusterStatusRequest(), controller_pb2.GetClusterStatusResponse
+        )
+        assert (told.workers_total, told.workers_healthy, told.workers_excluded) == (1, 0, 1)
+        listed = await r.call("ListWorkers", controller_pb2.ListWorkersRequest(), controller_pb2.ListWorkersResponse)
+        assert listed.workers[0].health_reason == (
+            "gets no work, it failed to stage 3 times: no space left; mend the machine, then restart its worker"
+        )
         assert funnel(found) == [("health", 0, 1), ("cpu", 0, 0), ("memory", 0, 0)]
         question = controller_pb2.ExplainTaskRequest(task_id="/u/a/0")
         task = (await r.call("ExplainTask", question, controller_pb2.ExplainTaskResponse)).explanation

@@ -103,6 +103,27 @@ def test_cluster_status_counts_the_slices_of_each_group(world: World) -> None:
     assert groups[1] == {"scale_group": "tpu", "booting": 1, "initializing": 0, "ready": 1, "failed": 0, "demand": 2}
 
 
+def test_cluster_status_says_of_a_worker_that_gets_no_work_what_brings_it_back(world: World) -> None:
+    why = "gets no work, it failed to stage 3 times: no space left; mend the machine, then restart its worker"
+    rows = [
+        controller_pb2.WorkerStatus(
+            worker_id=f"bad-{n}", health="WORKER_HEALTH_HEALTHY", health_reason=why if n else "", excluded=n > 0
+        )
+        for n in range(8)
+    ]
+    world.client.answer("ListWorkers", controller_pb2.ListWorkersResponse(workers=rows))
+    world.client.answer(
+        "GetClusterStatus",
+        controller_pb2.GetClusterStatusResponse(workers_total=8, workers_healthy=1, workers_excluded=7),
+    )
+    told = world.cli("cluster", "status").out
+    assert "Workers:   1/8 healthy, 7 workers get no work after failing to stage\n" in told
+    lines = [line for line in told.splitlines() if line.startswith("Worker: ")]
+    assert lines[:5] == [f"Worker:    bad-{n} {why}" for n in range(1, 6)]
+    assert lines[5:] == ["Worker:    2 more that get no work: iris rpc controller list-workers"]
+    assert json.loads(world.cli("cluster", "status", "-o", "json").out)["workers_excluded"] == 7
+
+
 def test_vm_logs_are_made_harmless(world: World) -> None:
     world.client.answer(
         "GetVmLogs",

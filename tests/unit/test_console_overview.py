@@ -86,6 +86,16 @@ def test_work_that_can_never_run_is_a_trouble_and_leads_to_why() -> None:
     assert sentences(fleet=row)[0].startswith("at least 4 tasks")
 
 
+def test_workers_that_get_no_work_are_a_trouble_and_lead_to_what_brings_them_back() -> None:
+    row = quiet_fleet(NOW)
+    row.workers_excluded = 1
+    assert sentences(fleet=row) == ["1 worker gets no work after failing to stage"]
+    found = lines(fleet=row)["workers/excluded"]
+    assert (found.screen, found.argument) == ("workers", "builds>0")
+    row.workers_excluded = 3
+    assert sentences(fleet=row) == ["3 workers get no work after failing to stage"]
+
+
 def test_an_overdue_checkpoint_is_said() -> None:
     late = rows.CheckpointCondition(last_at_ms=NOW - 90 * MINUTE, next_due_ms=NOW - 60 * MINUTE)
     row = controller(NOW)

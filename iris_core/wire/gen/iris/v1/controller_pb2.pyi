@@ -621,7 +621,7 @@ class GetProcessStatusResponse(_message.Message):
     def __init__(self, process: _Optional[_Union[_common_pb2.ProcessInfo, _Mapping]] = ...) -> None: ...
 
 class WorkerStatus(_message.Message):
-    __slots__ = ("worker_id", "address", "health", "health_reason", "hostname", "total", "committed", "running_tasks", "attributes", "last_message_age_ms", "boot_id", "pid", "version", "release", "attached", "build_failures", "stopping")
+    __slots__ = ("worker_id", "address", "health", "health_reason", "hostname", "total", "committed", "running_tasks", "attributes", "last_message_age_ms", "boot_id", "pid", "version", "release", "attached", "build_failures", "stopping", "excluded")
     class AttributesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -646,6 +646,7 @@ class WorkerStatus(_message.Message):
     ATTACHED_FIELD_NUMBER: _ClassVar[int]
     BUILD_FAILURES_FIELD_NUMBER: _ClassVar[int]
     STOPPING_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDED_FIELD_NUMBER: _ClassVar[int]
     worker_id: str
     address: str
     health: _common_pb2.WorkerHealth
@@ -663,7 +664,8 @@ class WorkerStatus(_message.Message):
     attached: bool
     build_failures: int
     stopping: bool
-    def __init__(self, worker_id: _Optional[str] = ..., address: _Optional[str] = ..., health: _Optional[_Union[_common_pb2.WorkerHealth, str]] = ..., health_reason: _Optional[str] = ..., hostname: _Optional[str] = ..., total: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., committed: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., running_tasks: _Optional[int] = ..., attributes: _Optional[_Mapping[str, _common_pb2.AttributeValue]] = ..., last_message_age_ms: _Optional[int] = ..., boot_id: _Optional[str] = ..., pid: _Optional[int] = ..., version: _Optional[str] = ..., release: _Optional[str] = ..., attached: _Optional[bool] = ..., build_failures: _Optional[int] = ..., stopping: _Optional[bool] = ...) -> None: ...
+    excluded: bool
+    def __init__(self, worker_id: _Optional[str] = ..., address: _Optional[str] = ..., health: _Optional[_Union[_common_pb2.WorkerHealth, str]] = ..., health_reason: _Optional[str] = ..., hostname: _Optional[str] = ..., total: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., committed: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., running_tasks: _Optional[int] = ..., attributes: _Optional[_Mapping[str, _common_pb2.AttributeValue]] = ..., last_message_age_ms: _Optional[int] = ..., boot_id: _Optional[str] = ..., pid: _Optional[int] = ..., version: _Optional[str] = ..., release: _Optional[str] = ..., attached: _Optional[bool] = ..., build_failures: _Optional[int] = ..., stopping: _Optional[bool] = ..., excluded: _Optional[bool] = ...) -> None: ...
 
 class ListWorkersRequest(_message.Message):
     __slots__ = ("filter", "page_size", "page_token")
@@ -776,7 +778,7 @@ class GetClusterStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetClusterStatusResponse(_message.Message):
-    __slots__ = ("cluster", "boot_id", "version", "release", "started_at_ms", "workers_total", "workers_healthy", "jobs_by_state", "tasks_by_state", "ready", "problems", "state_dir", "finelog_release", "revision", "now_ms", "slices_by_lifecycle", "workers_leaving", "tree", "lag", "ends")
+    __slots__ = ("cluster", "boot_id", "version", "release", "started_at_ms", "workers_total", "workers_healthy", "jobs_by_state", "tasks_by_state", "ready", "problems", "state_dir", "finelog_release", "revision", "now_ms", "slices_by_lifecycle", "workers_leaving", "tree", "lag", "ends", "workers_excluded")
     class JobsByStateEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -818,6 +820,7 @@ class GetClusterStatusResponse(_message.Message):
     TREE_FIELD_NUMBER: _ClassVar[int]
     LAG_FIELD_NUMBER: _ClassVar[int]
     ENDS_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_EXCLUDED_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     boot_id: str
     version: str
@@ -838,7 +841,8 @@ class GetClusterStatusResponse(_message.Message):
     tree: str
     lag: _watch_rows_pb2.LoopLag
     ends: _watch_rows_pb2.HourOfEnds
-    def __init__(self, cluster: _Optional[str] = ..., boot_id: _Optional[str] = ..., version: _Optional[str] = ..., release: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., workers_total: _Optional[int] = ..., workers_healthy: _Optional[int] = ..., jobs_by_state: _Optional[_Mapping[str, int]] = ..., tasks_by_state: _Optional[_Mapping[str, int]] = ..., ready: _Optional[bool] = ..., problems: _Optional[_Iterable[str]] = ..., state_dir: _Optional[str] = ..., finelog_release: _Optional[str] = ..., revision: _Optional[_Union[_common_pb2.Revision, _Mapping]] = ..., now_ms: _Optional[int] = ..., slices_by_lifecycle: _Optional[_Mapping[str, int]] = ..., workers_leaving: _Optional[int] = ..., tree: _Optional[str] = ..., lag: _Optional[_Union[_watch_rows_pb2.LoopLag, _Mapping]] = ..., ends: _Optional[_Union[_watch_rows_pb2.HourOfEnds, _Mapping]] = ...) -> None: ...
+    workers_excluded: int
+    def __init__(self, cluster: _Optional[str] = ..., boot_id: _Optional[str] = ..., version: _Optional[str] = ..., release: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., workers_total: _Optional[int] = ..., workers_healthy: _Optional[int] = ..., jobs_by_state: _Optional[_Mapping[str, int]] = ..., tasks_by_state: _Optional[_Mapping[str, int]] = ..., ready: _Optional[bool] = ..., problems: _Optional[_Iterable[str]] = ..., state_dir: _Optional[str] = ..., finelog_release: _Optional[str] = ..., revision: _Optional[_Union[_common_pb2.Revision, _Mapping]] = ..., now_ms: _Optional[int] = ..., slices_by_lifecycle: _Optional[_Mapping[str, int]] = ..., workers_leaving: _Optional[int] = ..., tree: _Optional[str] = ..., lag: _Optional[_Union[_watch_rows_pb2.LoopLag, _Mapping]] = ..., ends: _Optional[_Union[_watch_rows_pb2.HourOfEnds, _Mapping]] = ..., workers_excluded: _Optional[int] = ...) -> None: ...
 
 class GetCurrentUserRequest(_message.Message):
     __slots__ = ()

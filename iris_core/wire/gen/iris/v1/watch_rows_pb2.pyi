@@ -262,7 +262,7 @@ class AutoscalerSummary(_message.Message):
     def __init__(self, enabled: _Optional[bool] = ..., detail: _Optional[str] = ..., current_demand: _Optional[int] = ..., last_evaluation_ms: _Optional[int] = ..., groups: _Optional[int] = ..., groups_blocked: _Optional[int] = ..., slices_by_lifecycle: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class FleetRow(_message.Message):
-    __slots__ = ("fleet_id", "jobs_by_state", "tasks_by_state", "pending", "running", "total", "committed", "devices", "workers", "workers_total", "workers_leaving", "ends", "autoscaler", "users", "never_fits")
+    __slots__ = ("fleet_id", "jobs_by_state", "tasks_by_state", "pending", "running", "total", "committed", "devices", "workers", "workers_total", "workers_leaving", "ends", "autoscaler", "users", "never_fits", "workers_excluded")
     class JobsByStateEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -292,6 +292,7 @@ class FleetRow(_message.Message):
     AUTOSCALER_FIELD_NUMBER: _ClassVar[int]
     USERS_FIELD_NUMBER: _ClassVar[int]
     NEVER_FITS_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_EXCLUDED_FIELD_NUMBER: _ClassVar[int]
     fleet_id: str
     jobs_by_state: _containers.ScalarMap[str, int]
     tasks_by_state: _containers.ScalarMap[str, int]
@@ -307,7 +308,8 @@ class FleetRow(_message.Message):
     autoscaler: AutoscalerSummary
     users: int
     never_fits: NeverFits
-    def __init__(self, fleet_id: _Optional[str] = ..., jobs_by_state: _Optional[_Mapping[str, int]] = ..., tasks_by_state: _Optional[_Mapping[str, int]] = ..., pending: _Optional[_Iterable[_Union[BandPending, _Mapping]]] = ..., running: _Optional[_Iterable[_Union[BandRunning, _Mapping]]] = ..., total: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., committed: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[_backends_pb2.DeviceAvailability, _Mapping]]] = ..., workers: _Optional[_Iterable[_Union[WorkersByHealth, _Mapping]]] = ..., workers_total: _Optional[int] = ..., workers_leaving: _Optional[int] = ..., ends: _Optional[_Union[HourOfEnds, _Mapping]] = ..., autoscaler: _Optional[_Union[AutoscalerSummary, _Mapping]] = ..., users: _Optional[int] = ..., never_fits: _Optional[_Union[NeverFits, _Mapping]] = ...) -> None: ...
+    workers_excluded: int
+    def __init__(self, fleet_id: _Optional[str] = ..., jobs_by_state: _Optional[_Mapping[str, int]] = ..., tasks_by_state: _Optional[_Mapping[str, int]] = ..., pending: _Optional[_Iterable[_Union[BandPending, _Mapping]]] = ..., running: _Optional[_Iterable[_Union[BandRunning, _Mapping]]] = ..., total: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., committed: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[_backends_pb2.DeviceAvailability, _Mapping]]] = ..., workers: _Optional[_Iterable[_Union[WorkersByHealth, _Mapping]]] = ..., workers_total: _Optional[int] = ..., workers_leaving: _Optional[int] = ..., ends: _Optional[_Union[HourOfEnds, _Mapping]] = ..., autoscaler: _Optional[_Union[AutoscalerSummary, _Mapping]] = ..., users: _Optional[int] = ..., never_fits: _Optional[_Union[NeverFits, _Mapping]] = ..., workers_excluded: _Optional[int] = ...) -> None: ...
 
 class NeverFits(_message.Message):
     __slots__ = ("tasks", "jobs", "job_id", "reason", "unjudged")
