@@ -18,21 +18,64 @@ from iris_core.contracts import MachinesFailed
 from providers.local.machines import LocalMachines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from iris_controller.guarded import Guard
+    from iris_controller.options import ServeOptions
     from iris_core.config.cluster import ClusterConfig
     from iris_core.contracts import SliceInfo, SliceSpec
 
 log = logging.getLogger("iris.controller")
 
 
-def local_machines(config: ClusterConfig, state_dir: Path, url: str) -> LocalMachines | None:
-    """The machines of this computer, none of them looked at yet; None where the platform is another."""
-    return LocalMachines(state_dir, url, sweep_folder) if config.platform == LOCAL else None
+EMBEDDED_GRACE_S = 20.0
+"""So long the tasks of a cluster that ends with its controller may go on."""
 
 
-async def begin(machines: LocalMachines, config: ClusterConfig) -> None:
+class LocalFleet:
+    """The machines of one controller, none before `begin` and where the platform is another.
+
+    They outlive the controller unless it ends them, with `end`, or with `kill` where it could not start.
+    """
+
+    def __init__(self, options: ServeOptions, guard: Guard) -> None:
+        self._config = options.config
+        self._guard = guard
+        self._machines: LocalMachines | None = None
+
+    async def begin(self, state_dir: Path, url: str) -> LocalMachines | None:
+        """The machines of this computer, watched from now on, whose workers dial `url`; None where the platform is another."""
+        if self._config.platform != LOCAL:
+            return None
+        self._machines = machines = LocalMachines(state_dir, url, sweep_folder)
+        await _begin(machines, self._config)
+        self._guard.spawn("local machines", machines.run())
+        return machines
+
+    async def end(self, running: int, is_hurried: Callable[[], bool]) -> None:
+        """Ends the machines once their `running` tasks have ended, or the grace is over, or nobody wants to wait any more."""
+        machines = self._machines
+        if machines is None:
+            return
+        if running:
+            log.info("waiting up to %.0f s for %d tasks to end", EMBEDDED_GRACE_S, running)
+        await self._guard.end("local machines")
+        ending = asyncio.create_task(asyncio.to_thread(machines.stop, EMBEDDED_GRACE_S, is_hurried))
+        _say_killed(await ending)
+
+    def kill(self) -> None:
+        """Ends the machines at once."""
+        if self._machines is not None:
+            _say_killed(self._machines.stop(0.0))
+
+
+def _say_killed(workers: Sequence[str]) -> None:
+    if workers:
+        log.warning("killed %s; what its tasks had not written is lost", ", ".join(workers))
+
+
+async def _begin(machines: LocalMachines, config: ClusterConfig) -> None:
     """Takes over what earlier controllers left, and makes what is missing of each group's buffer."""
     await asyncio.to_thread(machines.adopt, lambda living, ended: _again(config, living, ended))
     there = _count(config, await machines.list())

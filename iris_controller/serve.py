@@ -14,13 +14,12 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from iris_controller import interpreter, local_fleet, logs, release, task_outputs
+from iris_controller import interpreter, logs, release, starting, task_outputs
 from iris_controller.autoscaling.runner import Autoscaler
 from iris_controller.boot import open_state
 from iris_controller.budget_tiers import apply_config
-from iris_controller.checkpoint.choose import Wish, prepare, require_ours
 from iris_controller.checkpoint.keeping import Keeping
 from iris_controller.checkpoint.served import note_served
 from iris_controller.finelog.client import LogShipper, ShippingHandler
@@ -30,11 +29,12 @@ from iris_controller.http.log_server import LogServerHealth
 from iris_controller.http.metrics import Metrics
 from iris_controller.http.proxy_socket import Proxy
 from iris_controller.http.proxy_target import Targets
+from iris_controller.local_fleet import LocalFleet
 from iris_controller.loop import ControllerLoop
 from iris_controller.loop_lag import LoopLag
 from iris_controller.options import ServeOptions
 from iris_controller.places import LOG_SERVER
-from iris_controller.probation import Probation, on_probation
+from iris_controller.probation import Probation
 from iris_controller.retention import Pruner
 from iris_controller.rpc.auth import Authenticator
 from iris_controller.rpc.dispatch import Router
@@ -45,7 +45,7 @@ from iris_controller.stats.client import StatsClient
 from iris_controller.stats.producers import Producers
 from iris_controller.stats.push import StorePush
 from iris_controller.stats.spool import open_spool
-from iris_controller.store.database import StateDir, StateDirError
+from iris_controller.store.database import StateDir
 from iris_controller.store.peaks import peaks
 from iris_controller.store.waits import requeued
 from iris_controller.ticker import SchedulerTicker
@@ -53,9 +53,6 @@ from iris_controller.timers import Timers
 from iris_core.live.clock import SystemClock
 from iris_core.model.namespaces import TASK_EVENT
 from iris_core.model.states import ACTIVE
-from providers.local import last_checkpoint
-from providers.local.machines import LocalMachines
-from providers.objects import open_store
 
 log = logging.getLogger("iris.controller")
 
@@ -63,7 +60,6 @@ DRAIN_S = 10.0
 MUTATIONS_S = 5.0
 SHIP_S = 2.0
 PLANNED_S = 2.0
-EMBEDDED_GRACE_S = 20.0
 
 
 def now_ms() -> int:
@@ -86,7 +82,7 @@ class Controller:
         self._opened: list[Callable[[], None]] = []
         self.probation: Probation | None = None
         self._proving: asyncio.Task[None] | None = None
-        self.machines: LocalMachines | None = None
+        self.fleet = LocalFleet(options, self.guard)
         self.failed = False
         """The loop ended by itself; nothing can be done but start anew."""
 
@@ -111,18 +107,10 @@ class Controller:
         interpreter.raise_descriptor_limit()
         self.state.acquire()
         self._opened.append(self.state.release)
-        if not options.dry_run:
-            await asyncio.to_thread(self._forget_last)
-        remote = open_store(options.remote_state_dir)
-        deployed = "" if options.dry_run or options.embedded else release.tree()
-        wish = Wish(options.fresh, options.checkpoint, options.dry_run, options.take_over, deployed)
-        log.info("starting from: %s", await asyncio.to_thread(prepare, self.state, remote, wish, now_ms()))
-        if await asyncio.to_thread(on_probation, remote, deployed, self.state.path):
+        start = await starting.settle(options, self.state, self.finelog, now_ms())
+        remote, deployed = start.remote, start.deployed
+        if start.is_on_probation:
             self.probation = Probation(remote, deployed, SystemClock(), lambda: self.sessions.count)
-        if options.config.remote_state_dir and not options.dry_run:
-            await asyncio.to_thread(require_ours, self.state, remote)
-        if options.take_over and not options.dry_run:
-            await asyncio.to_thread(self._take_logs_over)
         opened = open_state(options, self.state, now_ms(), self._opened)
         self.model, self.writer, self.readers = opened.model, opened.writer, opened.readers
         config = options.config
@@ -203,19 +191,6 @@ class Controller:
         self._proving = asyncio.create_task(self._prove(self.probation, deployed), name="probation")
         self._proving.add_done_callback(self._proved)
 
-    def _forget_last(self) -> None:
-        """What this controller will change is in no earlier one's last checkpoint."""
-        try:
-            last_checkpoint.forget(self.state.path)
-        except OSError as error:
-            raise StateDirError(f"the state directory {self.state.path} cannot be written: {error.strerror}") from error
-
-    def _take_logs_over(self) -> None:
-        try:
-            self.finelog.take_over()
-        except OSError as error:
-            raise StateDirError(f"the logs in {self.state.finelog} cannot be taken over: {error}") from error
-
     async def _prove(self, probation: Probation, deployed: str) -> None:
         """Until the deployment is committed, then goes on with what waited."""
         await probation.run()
@@ -290,13 +265,11 @@ class Controller:
     async def _machines(self) -> None:
         if self.options.dry_run:
             return
-        self.machines = machines = local_fleet.local_machines(self.options.config, self.state.path, self.port.url)
+        if self.options.embedded:
+            self._opened.append(self.fleet.kill)
+        machines = await self.fleet.begin(self.state.path, self.port.url)
         if machines is None:
             return
-        if self.options.embedded:
-            self._opened.append(lambda: self._say_killed(machines.stop(0.0)))
-        await local_fleet.begin(machines, self.options.config)
-        self.guard.spawn("local machines", machines.run())
         self.autoscaler = Autoscaler(
             self.loop, machines, self.options.config, self.ticker.unplaced, self.planned, SystemClock()
         )
@@ -358,8 +331,9 @@ class Controller:
         await self.guard.end("autoscaler")
         with contextlib.suppress(Exception):
             await self.servers.say_not_serving()
-        if self.options.embedded and self.machines is not None:
-            await self._end_machines(self.machines)
+        if self.options.embedded:
+            running = sum(1 for a in self.model.attempts.values() if a.state in ACTIVE)
+            await self.fleet.end(running, self._hurry.is_set)
         self.guard.expect_endings()
         self.loop.close()
         await self._drain()
@@ -398,19 +372,6 @@ class Controller:
         deadline = time.monotonic() + DRAIN_S
         while self.loop.depth and time.monotonic() < deadline:
             await self.loop.next_commit(0.2)
-
-    async def _end_machines(self, machines: LocalMachines) -> None:
-        running = sum(1 for a in self.model.attempts.values() if a.state in ACTIVE)
-        if running:
-            log.info("waiting up to %.0f s for %d tasks to end", EMBEDDED_GRACE_S, running)
-        await self.guard.end("local machines")
-        ending = asyncio.create_task(asyncio.to_thread(machines.stop, EMBEDDED_GRACE_S, self._hurry.is_set))
-        self._say_killed(await ending)
-
-    @staticmethod
-    def _say_killed(workers: Sequence[str]) -> None:
-        if workers:
-            log.warning("killed %s; what its tasks had not written is lost", ", ".join(workers))
 
 
 async def _serve(options: ServeOptions) -> int:
