@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from iris_controller.finelog.moments import Stretch
     from iris_controller.finelog.query import Query
     from iris_controller.finelog.runs import Run
+    from iris_controller.finelog.scan import SegmentScan
     from iris_controller.finelog.segments import SegmentDamaged
     from iris_controller.finelog.store import Store, View
-    from iris_controller.finelog.windows import Density, SegmentScan, Window
+    from iris_controller.finelog.windows import Density, Window
 
 log = logging.getLogger("iris.finelog")
 
@@ -120,8 +121,9 @@ class Segmented:
     def _scan(self, segment: Segment) -> SegmentScan | None:
         if not self._query.wants_times(segment.earliest_ms, segment.latest_ms):
             return None
+        from iris_controller.finelog.scan import WORDS, SegmentScan
         from iris_controller.finelog.segments import SegmentDamaged, SegmentFile
-        from iris_controller.finelog.windows import WORDS, Density, SegmentScan
+        from iris_controller.finelog.windows import Density
 
         if self._density is None:
             query = self._query
