@@ -109,11 +109,28 @@ def strip_of(runs: Sequence[Run], width: int, paint: Paint, *, over: Style | Non
     """A line of exactly `width` cells. `over` is laid over the tones (a cursor, a title)."""
     base = paint.base + over if over is not None else paint.base
     segments: list[Segment] = []
-    used = 0
-    for run in cut_runs(runs, width):
-        style = base if run.tone is Tone.PLAIN else base + paint.tones[run.tone]
-        segments.append(Segment(run.text, style))
-        used += cell_len(run.text)
-    if used < width:
-        segments.append(Segment(" " * (width - used), base))
+    left, said, tone = width, "", Tone.PLAIN
+
+    def end() -> None:
+        if said:
+            segments.append(Segment(said, base if tone is Tone.PLAIN else base + paint.tones[tone]))
+
+    for run in runs:
+        if left <= 0:
+            break
+        text = cut(run.text, left)
+        left -= cell_len(text)
+        # In as few pieces as there are tones in a row: whatever is done with a line later is done with each piece. Beyond ASCII a text
+        # may join with what it is put behind, and take other room.
+        if run.tone is tone and text.isascii():
+            said += text
+        elif text:
+            end()
+            said, tone = text, run.tone
+    if left > 0 and tone is Tone.PLAIN:
+        said += " " * left
+        left = 0
+    end()
+    if left > 0:
+        segments.append(Segment(" " * left, base))
     return Strip(segments, width)

@@ -63,6 +63,7 @@ class SpecCells:
 
     def __init__(self, columns: Sequence[ColumnSpec[Any]]) -> None:
         self.columns = columns
+        self.moving = frozenset(column.id for column in columns if column.moves)
         self._by_id = {column.id: column for column in columns}
 
     def whole(self, row: Row[Any]) -> list[Run] | None:

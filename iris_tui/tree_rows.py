@@ -36,6 +36,7 @@ class TreeCells(SpecCells):
         store: RowStore[Any],
     ) -> None:
         super().__init__(columns)
+        self.moving = frozenset(spec.id for kind in specs.values() for spec in kind.values() if spec.moves)
         self._specs = specs
         self._glyphs = glyphs
         self._store = store

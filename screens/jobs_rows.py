@@ -80,6 +80,7 @@ class JobRows:
             *pick(JOBS, ("preemptions",)),
             replace(JOBS["reason"], min_width=18),
         ]
+        self.moving = frozenset(spec.id for spec in self.columns if spec.moves)
 
     def whole(self, row: Row[Value]) -> list[Run] | None:
         """A note has the whole line."""

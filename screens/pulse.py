@@ -68,6 +68,7 @@ class PulseCells:
 
     def __init__(self, glyphs: Glyphs) -> None:
         self.columns: Sequence[ColumnSpec[Any]] = ()
+        self.moving: frozenset[str] = frozenset()
         self.glyphs = glyphs
         self.bar = 12
         """Cells of a bar."""

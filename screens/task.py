@@ -58,7 +58,7 @@ _ENDPOINT_COLUMNS = ("name", "address", "access", "age", "lease", "proxy_path")
 STARTED: Final[ColumnSpec[Any]] = ColumnSpec(
     id="started", title="STARTED", min_width=6, max_width=7, align="right", hide=4,
     value=lambda attempt: iso(attempt.started_at_ms),
-    text=lambda attempt, now: age(attempt.started_at_ms, now),
+    text=lambda attempt, now: age(attempt.started_at_ms, now), moves=True,
     sort=lambda attempt, _: -attempt.started_at_ms,
 )  # fmt: skip
 FIELDS: Final[dict[str, FieldType | Field]] = {

@@ -120,7 +120,7 @@ AUDIT: Final[dict[str, ColumnSpec[AuditEntry]]] = {
         _column(
             id="age", title="AGE", min_width=4, max_width=7, align="right",
             value=lambda row: iso(row.epoch_ms),
-            text=lambda row, now_ms: age(row.epoch_ms, now_ms),
+            text=lambda row, now_ms: age(row.epoch_ms, now_ms), moves=True,
             sort=lambda row, _: -row.seq,
         ),
         _text("who", "WHO", lambda row: row.get("trigger"), min_width=8, max_width=14),

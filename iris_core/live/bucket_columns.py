@@ -90,7 +90,7 @@ _GROUP: Final[tuple[ColumnSpec[Group], ...]] = (
             sort=lambda group, _: -group.tasks, falls=True),
     _column(id="position", title="PLACE", value=lambda group: group.position or None, text=lambda group, _: _place(group.position),
             sort=lambda group, _: group.position),
-    _column(id="age", title="WAITS", value=lambda group: group.since_ms or None, text=lambda group, now: age(group.since_ms, now),
+    _column(id="age", title="WAITS", value=lambda group: group.since_ms or None, text=lambda group, now: age(group.since_ms, now), moves=True,
             sort=lambda group, now: group.since_ms - now if group.since_ms else 0),
     _column(id="reason", title="", value=_group_says, text=lambda group, _: _group_says(group), sort=lambda group, _: _group_says(group),
             tone=lambda group: Tone.WARN if over_budget(group) else Tone.DIM),
@@ -129,7 +129,7 @@ SPECS: Final[dict[str, dict[str, ColumnSpec[Any]]]] = {
                 sort=lambda bucket, _: _bucket_place(bucket),
             ),
             _column(
-                id="age", title="WAITS", value=_since, text=lambda bucket, now: age(_since(bucket), now),
+                id="age", title="WAITS", value=_since, text=lambda bucket, now: age(_since(bucket), now), moves=True,
                 sort=lambda bucket, now: _since(bucket) - now if _since(bucket) else 0,
             ),
             _column(

@@ -133,9 +133,11 @@ def _text(name: str, value: Callable[[Any], Any], **more: Any) -> ColumnSpec[Any
     return _column(id=name, title=name.upper(), value=value, **more)
 
 
-def _number(name: str, value: Callable[[Any], int], text: Callable[[Any, int], str]) -> ColumnSpec[Any]:
+def _number(
+    name: str, value: Callable[[Any], int], text: Callable[[Any, int], str], *, moves: bool = False
+) -> ColumnSpec[Any]:
     """A column of numbers: the largest first."""
-    return _text(name, value, text=text, sort=lambda row, _: -value(row), falls=True)
+    return _text(name, value, text=text, sort=lambda row, _: -value(row), falls=True, moves=moves)
 
 
 SPECS: Final[dict[str, dict[str, ColumnSpec[Any]]]] = {
@@ -147,6 +149,7 @@ SPECS: Final[dict[str, dict[str, ColumnSpec[Any]]]] = {
                 "state",
                 lambda group: group.status.availability,
                 text=group_state,
+                moves=True,
                 tone=lambda group: AVAILABILITY.get(group.status.availability, Tone.PLAIN),
             ),
             _number("slices", lambda group: group.status.current_slices, lambda group, _: group_slices(group)),
@@ -164,9 +167,14 @@ SPECS: Final[dict[str, dict[str, ColumnSpec[Any]]]] = {
             _number("slices", lambda item: len(item.status.vms), lambda item, _: _attached(item)),
             _number("tasks", lambda item: item.running, lambda item, _: str(item.running)),
             _number(
-                "age", lambda item: item.status.created_at_ms, lambda item, now: age(item.status.created_at_ms, now)
+                "age",
+                lambda item: item.status.created_at_ms,
+                lambda item, now: age(item.status.created_at_ms, now),
+                moves=True,
             ),
-            _number("idle", lambda item: item.idle_since_ms, lambda item, now: age(item.idle_since_ms, now)),
+            _number(
+                "idle", lambda item: item.idle_since_ms, lambda item, now: age(item.idle_since_ms, now), moves=True
+            ),
             _text("reason", _slice_reason, tone=lambda item: Tone.BAD if item.status.error else Tone.DIM),
         ),
         "machine": (
@@ -194,7 +202,7 @@ ACTIONS: Final[dict[str, ColumnSpec[AutoscalerAction]]] = {
         _column(
             id="age", title="AGO", min_width=6, max_width=6, align="right",
             value=lambda action: iso(action.at_ms),
-            text=lambda action, now: age(action.at_ms, now),
+            text=lambda action, now: age(action.at_ms, now), moves=True,
             sort=lambda action, _: -action.at_ms,
         ),
         _column(

@@ -98,7 +98,7 @@ CHECKPOINTS: Final[dict[str, ColumnSpec[CheckpointRow]]] = {
         _column(
             id="age", title="AGE", min_width=4, max_width=8, align="right",
             value=lambda row: iso(row.epoch_ms),
-            text=lambda row, now_ms: age(row.epoch_ms, now_ms),
+            text=lambda row, now_ms: age(row.epoch_ms, now_ms), moves=True,
             sort=lambda row, _: -row.epoch_ms,
         ),
         _size("size_bytes", "SIZE", lambda row: bool(row.size_bytes), 0),

@@ -62,6 +62,7 @@ class ColumnSpec(Generic[R]):
         text: What a person reads, given the time in epoch ms.
         sort: Key for sorting rows by this column at a time in epoch ms, None if that makes no sense.
         falls: What `sort` puts first is the largest of what the cells show: most of something is what is looked for.
+        moves: Time alone changes what `text` says; the text of any other column is that of the row, whatever the time.
         tone: Meaning of the cell.
         min_width: It is never narrower; a column that does not get this is hidden.
         max_width: It is wider only where nobody else needs the room, 0 = no limit.
@@ -75,6 +76,7 @@ class ColumnSpec(Generic[R]):
     text: Callable[[R, int], str]
     sort: Callable[[R, int], Any] | None = None
     falls: bool = False
+    moves: bool = False
     tone: Callable[[R], Tone] | None = None
     min_width: int = 4
     max_width: int = 0
@@ -133,13 +135,13 @@ JOBS: Final[dict[str, ColumnSpec[JobStatus]]] = {
         _column(
             id="age", title="AGE", min_width=6, max_width=6, align="right",
             value=lambda job: iso(job.submitted_at_ms),
-            text=lambda job, now: age(job.submitted_at_ms, now),
+            text=lambda job, now: age(job.submitted_at_ms, now), moves=True,
             sort=lambda job, _: -job.submitted_at_ms,
         ),
         _column(
             id="time", title="TIME", min_width=7, max_width=7, align="right", hide=3,
             value=lambda job: span_ms(job.started_at_ms, job.finished_at_ms, 0) if job.finished_at_ms else None,
-            text=lambda job, now: span(job.started_at_ms, job.finished_at_ms, now),
+            text=lambda job, now: span(job.started_at_ms, job.finished_at_ms, now), moves=True,
             sort=lambda job, now: -span_ms(job.started_at_ms, job.finished_at_ms, now), falls=True,
         ),
         _column(
@@ -230,13 +232,13 @@ TASKS: Final[dict[str, ColumnSpec[TaskStatus]]] = {
         _column(
             id="age", title="AGE", min_width=6, max_width=6, align="right", hide=5,
             value=lambda task: iso(task.submitted_at_ms),
-            text=lambda task, now: age(task.submitted_at_ms, now),
+            text=lambda task, now: age(task.submitted_at_ms, now), moves=True,
             sort=lambda task, _: -task.submitted_at_ms,
         ),
         _column(
             id="time", title="DURATION", min_width=8, max_width=8, align="right",
             value=lambda task: span_ms(task.started_at_ms, task.finished_at_ms, 0) if task.finished_at_ms else None,
-            text=lambda task, now: span(task.started_at_ms, task.finished_at_ms, now),
+            text=lambda task, now: span(task.started_at_ms, task.finished_at_ms, now), moves=True,
             sort=lambda task, now: -span_ms(task.started_at_ms, task.finished_at_ms, now), falls=True,
         ),
         _column(
@@ -330,7 +332,7 @@ ATTEMPTS: Final[dict[str, ColumnSpec[AttemptStatus]]] = {
             value=lambda attempt: (
                 span_ms(attempt.started_at_ms, attempt.finished_at_ms, 0) if attempt.finished_at_ms else None
             ),
-            text=lambda attempt, now: span(attempt.started_at_ms, attempt.finished_at_ms, now),
+            text=lambda attempt, now: span(attempt.started_at_ms, attempt.finished_at_ms, now), moves=True,
             sort=lambda attempt, now: -span_ms(attempt.started_at_ms, attempt.finished_at_ms, now), falls=True,
         ),
         _column(

@@ -54,7 +54,7 @@ ENDPOINTS: Final[dict[str, ColumnSpec[Endpoint]]] = {
         _column(
             id="age", title="AGE", min_width=4, max_width=8, align="right",
             value=lambda endpoint: iso(endpoint.registered_at_ms),
-            text=lambda endpoint, now_ms: age(endpoint.registered_at_ms, now_ms),
+            text=lambda endpoint, now_ms: age(endpoint.registered_at_ms, now_ms), moves=True,
             sort=lambda endpoint, _: -endpoint.registered_at_ms,
         ),
         _column(

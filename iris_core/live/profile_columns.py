@@ -63,7 +63,7 @@ PROFILES: Final[dict[str, ColumnSpec[ProfileRecord]]] = {
         _column(
             id="captured_at", title="AGE", min_width=4, max_width=8, align="right",
             value=lambda record: iso(record.captured_at_ms),
-            text=lambda record, now_ms: age(record.captured_at_ms, now_ms),
+            text=lambda record, now_ms: age(record.captured_at_ms, now_ms), moves=True,
             sort=lambda record, _: -record.captured_at_ms,
         ),
         _column(

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 
 from iris_core.live.columns import NOTHING, ColumnSpec, Tone
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from iris_core.live.rows import ChangeSet, Row, RowStore
     from iris_tui.glyphs import Glyphs
 
+Pieces: TypeAlias = list[list[Run]]
+"""The texts of a line, by column."""
+
 GUTTER = 2
 """Cells left of the first column: cursor and mark."""
 _SCREENS = 4
@@ -45,6 +48,8 @@ class Cells(Protocol):
     """What a table shows: its columns, and the texts of a row."""
 
     columns: Sequence[ColumnSpec[Any]]
+    moving: frozenset[str]
+    """Ids of the columns whose texts time alone changes. All other texts are as they are until the row is another version."""
 
     def cells(self, row: Row[Any], column: str, width: int, now_ms: int) -> list[Run]:
         """The cell's texts; they are cut and padded by the table."""
@@ -104,15 +109,17 @@ class VirtualTable(ActionHost, Scrolled, Painted, can_focus=True, inherit_bindin
         """The row that was chosen last: the cursor returns to it when a filter had hidden it."""
         self._fitted: list[tuple[ColumnSpec[Any], int]] = []
         self._fitted_for = -1
+        self._moving: list[int] = []
+        """Places in `_fitted` of the columns that move with time."""
         self._needs: dict[str, int] = {}
         """Cells that the widest text seen takes, by column; 0 where nothing stands in it."""
         self._needs_of: tuple[ColumnSpec[Any], ...] = ()
         self._measured: dict[str, int] = {}
         """Version of each row that was measured."""
         self._measuring = False
-        self._cache: OrderedDict[str, tuple[tuple[Any, ...], list[Run], Strip]] = OrderedDict()
-        self._ahead: dict[str, tuple[int, list[Run]]] = {}
-        """Texts that a tick has made already, and of which version of the row: to make them is half of what a line costs."""
+        self._cache: OrderedDict[str, tuple[tuple[Any, ...], Pieces, Strip]] = OrderedDict()
+        self._ahead: dict[str, tuple[tuple[Any, ...], Pieces]] = {}
+        """Pieces that a tick has made already, and of what: to make them is half of what a line costs."""
 
     # --- data --------------------------------------------------------------------------------------------------------
 
@@ -123,21 +130,39 @@ class VirtualTable(ActionHost, Scrolled, Painted, can_focus=True, inherit_bindin
         first = self.scroll_offset.y
         lines = self.store.visible_changes(changes.changed | changes.removed, first, self.size.height)
         if lines and not self._measure(self.store.order[line] for line in lines):
-            for line in lines:
-                self.refresh_line(line)
+            self._redraw(lines)
 
     def tick(self, now_ms: int) -> None:
         """Time passed: redraw the lines whose texts depend on it."""
         self.now_ms = now_ms
         self._ahead.clear()
+        self._fit()
+        moved: list[int] = []
         first = self.scroll_offset.y
         for line, name in enumerate(self.store.order[first : first + self.size.height], first):
             entry = self._cache.get(name)
             row = self.store.get(name)
-            if entry is not None and row is not None and (runs := self._runs(row)) != entry[1]:
+            if entry is None or row is None:
+                continue
+            made_of = self._made_of(row)
+            pieces = self._moved(row, entry[1]) if entry[0][0] == made_of else self._pieces(row)
+            if pieces != entry[1]:
                 del self._cache[name]
-                self._ahead[name] = (row.version, runs)
-                self.refresh_line(line)
+                self._ahead[name] = (made_of, pieces)
+                moved.append(line)
+        self._redraw(moved)
+
+    def _redraw(self, lines: Sequence[int]) -> None:
+        """Draw these lines, from the top, anew. To ask for one costs as much as to draw it: neighbours are asked for at once."""
+        top, width = self.scroll_offset.y, max(self.virtual_size.width, self.size.width)
+        regions: list[Region] = []
+        for line in lines:
+            if regions and regions[-1].bottom == line - top:
+                regions[-1] = regions[-1].grow((0, 0, 1, 0))
+            else:
+                regions.append(Region(0, line - top, width, 1))
+        if regions:
+            self.refresh(*regions)
 
     def reordered(self) -> None:
         """The store has a new order: keep the selected row where it is on the screen."""
@@ -333,6 +358,7 @@ class VirtualTable(ActionHost, Scrolled, Painted, can_focus=True, inherit_bindin
                 self._cache.clear()
                 self._ahead.clear()
             self._fitted, self._fitted_for = fitted, width
+            self._moving = [number for number, (column, _) in enumerate(fitted) if column.id in self.view.moving]
         return self._fitted
 
     def _draw_header(self) -> None:
@@ -345,21 +371,33 @@ class VirtualTable(ActionHost, Scrolled, Painted, can_focus=True, inherit_bindin
             runs.append(Run((" " if number else "") + padded(title, width, right=column.align == "right"), tone))
         self.header.show(runs)
 
-    def _runs(self, row: Row[Any]) -> list[Run]:
+    def _made_of(self, row: Row[Any]) -> tuple[Any, ...]:
+        """What the pieces of a row's line are made of, but for the time."""
+        return (row.version, row.gone, row.depth, row.context, row.id in self.store.expanded)
+
+    def _pieces(self, row: Row[Any]) -> Pieces:
+        """The texts of a row's line, by column: cut, padded, and with the blank before them."""
         whole = self.view.whole(row)
         if whole is not None:
-            return whole
-        runs: list[Run] = []
-        for number, (column, width) in enumerate(self._fit()):
-            if number:
-                runs.append(Run(" "))
-            cell = cut_runs(self.view.cells(row, column.id, width, self.now_ms), width)
-            blank = Run(" " * (width - width_of(cell)))
-            if column.align == "right":
-                runs += [blank, *cell]
-            else:
-                runs += [*cell, blank]
-        return runs
+            return [whole]
+        return [self._piece(row, number) for number in range(len(self._fit()))]
+
+    def _piece(self, row: Row[Any], number: int) -> list[Run]:
+        column, width = self._fitted[number]
+        cell = cut_runs(self.view.cells(row, column.id, width, self.now_ms), width)
+        blank = Run(" " * (width - width_of(cell)))
+        before = [Run(" ")] if number else []
+        return [*before, blank, *cell] if column.align == "right" else [*before, *cell, blank]
+
+    def _moved(self, row: Row[Any], pieces: Pieces) -> Pieces:
+        """The pieces of a row of which nothing has changed but the time."""
+        whole = self.view.whole(row)
+        if whole is not None:
+            return [whole]
+        now = list(pieces)
+        for number in self._moving:
+            now[number] = self._piece(row, number)
+        return now
 
     def render_line(self, y: int) -> Strip:
         line = y + self.scroll_offset.y
@@ -371,8 +409,8 @@ class VirtualTable(ActionHost, Scrolled, Painted, can_focus=True, inherit_bindin
         at_cursor = row.id == self.cursor_id
         marked = row.id in self.store.marks
         look = self.paint
-        key = (row.version, width, at_cursor and (2 if self.has_focus else 1), marked, look.generation, row.gone, row.depth,
-               row.context, row.id in self.store.expanded)  # fmt: skip
+        made_of = self._made_of(row)
+        key = (made_of, width, at_cursor and (2 if self.has_focus else 1), marked, look.generation)
         entry = self._cache.get(row.id)
         if entry is not None and entry[0] == key:
             self._cache.move_to_end(row.id)
@@ -383,15 +421,16 @@ class VirtualTable(ActionHost, Scrolled, Painted, can_focus=True, inherit_bindin
             self._measuring = True
             self.call_later(self._measure_seen)
         ahead = self._ahead.pop(row.id, None)
-        runs = ahead[1] if ahead is not None and ahead[0] == row.version else self._runs(row)
+        pieces = ahead[1] if ahead is not None and ahead[0] == made_of else self._pieces(row)
         gutter = [
             Run(self.glyphs.cursor if at_cursor else " ", Tone.BUSY),
             Run(self.glyphs.mark if marked else " ", Tone.WARN),
         ]
         over = (look.cursor if self.has_focus else look.idle_cursor) if at_cursor else None
+        runs = [run for piece in pieces for run in piece]
         shown = [Run(run.text, Tone.DIM) for run in runs] if row.gone or row.context else runs
         strip = strip_of([*gutter, *shown], width, look, over=over)
-        self._cache[row.id] = (key, runs, strip)
+        self._cache[row.id] = (key, pieces, strip)
         while len(self._cache) > max(_SCREENS * self.size.height, 64):
             self._cache.popitem(last=False)
         return strip
