@@ -13,13 +13,14 @@ import errno
 import logging
 import os
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from iris_controller.quiet import QuietLog
 from iris_controller.worker import batches, segments
-from iris_controller.worker.batches import DAMAGED, DISK_FULL, SPOOL_FULL, PushBuilder
+from iris_controller.worker.batches import DISK_FULL, SPOOL_FULL, PushBuilder
 from iris_controller.worker.config import now_ms, reason
+from iris_controller.worker.cursor import Cursor, Ranges, follow, ranges, widen, within
 from iris_controller.worker.segments import Kind
 from iris_core.wire.gen.iris.v1 import logs_pb2
 
@@ -67,17 +68,6 @@ class Push:
     position: tuple[int, int]
 
 
-@dataclass(slots=True)
-class _Cursor:
-    """Where shipping reads. For each slot of this segment so far: header and next expected number; `before` is the same at
-    the end of the segment before, so that lines missing in between are noticed."""
-
-    segment: int
-    offset: int
-    slots: dict[int, tuple[bytes, int]] = field(default_factory=dict)
-    before: dict[int, tuple[bytes, int]] = field(default_factory=dict)
-
-
 class Spool:
     """See the module. `cap` is in bytes; `on_data` is called whenever there is something to ship."""
 
@@ -96,7 +86,7 @@ class Spool:
         self.closed: dict[str, int] = {}
         """Of attempts whose producer an earlier worker closed: how many lines they wrote in all. Filled by `recover`."""
         self._slot = 0
-        self._cursor = _Cursor(0, 0)
+        self._cursor = Cursor(0, 0)
         self._acked = (0, 0)
         self._reading: tuple[int, int] = (-1, -1)
         self.lines = self.lost = 0
@@ -114,7 +104,7 @@ class Spool:
         Raises OSError: the folder can not be read.
         """
         found: dict[int, Producer] = {}
-        lost: _Ranges = {}
+        lost: Ranges = {}
         acked = (0, 0)
         for number in segments.numbers(self._folder):
             size = 0
@@ -136,12 +126,12 @@ class Spool:
                         case Kind.ACK:
                             acked = max(acked, (record.first, record.span))
                         case Kind.LOST:
-                            _widen(lost, record.payload, record)
+                            widen(lost, record.payload, record)
             self._sizes[number] = size
             self._total += size
         self._active = max(self._sizes, default=0)
         start = max(acked, (min(self._sizes, default=0), 0))
-        self._cursor = _Cursor(start[0], 0)
+        self._cursor = Cursor(start[0], 0)
         self._acked = start
         # Slots are named at a segment's head: what lies before the cursor is read again, but not shipped.
         self._advance(None, stop=start[1])
@@ -312,7 +302,7 @@ class Spool:
         if push:
             return Push(push.body(), (self._cursor.segment, self._cursor.offset))
         if self._sizes.get(self._active, 0) > _IDLE_BYTES and self._rotate():
-            self._cursor = _Cursor(self._active, 0)
+            self._cursor = Cursor(self._active, 0)
             self._advance(None)
             self._delete_before(self._active)
         return None
@@ -345,13 +335,13 @@ class Spool:
             if at.offset < end:
                 for record in segments.read(self._reader(at.segment), at.offset, end):
                     at.offset = record.end
-                    _follow(at, record, push)
+                    follow(at, record, push)
                     if push is not None and push.size >= limit:
                         return
             following = min((number for number in self._sizes if number > at.segment), default=None)
             if stop is not None or following is None:
                 return
-            self._cursor = _Cursor(following, 0, before=at.slots)
+            self._cursor = Cursor(following, 0, before=at.slots)
 
     def _reader(self, number: int) -> int:
         if self._reading[0] != number:
@@ -377,12 +367,12 @@ class Spool:
     def _drop_oldest(self) -> None:
         number = min(self._sizes)
         size = self._sizes[number]
-        taken = _within((self._cursor.segment, self._cursor.offset), number, size)
+        taken = within((self._cursor.segment, self._cursor.offset), number, size)
         with open(segments.path(self._folder, number), "rb", buffering=0) as file:
-            noted = _ranges(file.fileno(), _within(self._acked, number, size), size, notes=True)
-            lost = _ranges(file.fileno(), taken, size) if taken < size else {}
+            noted = ranges(file.fileno(), within(self._acked, number, size), size, notes=True)
+            lost = ranges(file.fileno(), taken, size) if taken < size else {}
         if number >= self._cursor.segment:
-            self._cursor = _Cursor(min(other for other in self._sizes if other > number), 0)
+            self._cursor = Cursor(min(other for other in self._sizes if other > number), 0)
         self._remove(number)
         # Written down too, with what is on its way: if this worker dies before it has shipped them, the next one tells.
         if len(noted) <= _SMALL_LOSS:
@@ -393,49 +383,3 @@ class Spool:
             total = sum(end - first for first, end in lost.values())
             self.lost += total
             _log.error("the spool is full: the %d oldest lines of %d producers are lost", total, len(lost))
-
-
-def _follow(at: _Cursor, record: segments.Record, push: PushBuilder | None) -> None:
-    if record.kind == Kind.OPEN:
-        at.slots[record.slot] = at.before.get(record.slot, (record.payload, record.first))
-    elif record.kind == Kind.CLOSE:
-        at.slots.pop(record.slot, None)
-    elif record.kind == Kind.LINES and record.slot in at.slots:
-        head, expected = at.slots[record.slot]
-        at.slots[record.slot] = head, max(expected, record.first + record.span)
-        if push is not None:
-            if record.first > expected:
-                push.add(head, batches.gap(expected, record.first - expected, DAMAGED, now_ms()))
-            push.add(head, record.payload)
-
-
-_Ranges = dict[bytes, tuple[int, int]]
-"""By header of the producer: the first number, and the number after the last.
-
-One range each is enough: what was delivered in between is below the producer's mark, and the store takes a gap from there on.
-"""
-
-
-def _within(position: tuple[int, int], number: int, size: int) -> int:
-    """How far into segment `number` a position is."""
-    segment, offset = position
-    return size if segment > number else offset if segment == number else 0
-
-
-def _ranges(fd: int, start: int, size: int, *, notes: bool = False) -> _Ranges:
-    """The lines of a segment whose records end after `start`; with `notes` also what it says of older losses."""
-    heads: dict[int, bytes] = {}
-    found: _Ranges = {}
-    for record in segments.read(fd, 0, size):
-        if record.kind == Kind.OPEN:
-            heads[record.slot] = record.payload
-        elif record.kind == Kind.LINES and record.end > start and record.slot in heads:
-            _widen(found, heads[record.slot], record)
-        elif record.kind == Kind.LOST and notes:
-            _widen(found, record.payload, record)
-    return found
-
-
-def _widen(found: _Ranges, head: bytes, record: segments.Record) -> None:
-    first, end = found.get(head, (record.first, 0))
-    found[head] = min(first, record.first), max(end, record.first + record.span)
