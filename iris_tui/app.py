@@ -99,6 +99,8 @@ class IrisApp(
         self._crash_dir = crash_dir
         self._toasts: dict[str, float] = {}
         self._gates = 0
+        self.preparing = ""
+        """What is being asked before a change: the change by its name, "" if none is. Its gate comes up by itself."""
         self.settled_theme()
 
     # --- start and end -----------------------------------------------------------------------------------------------
@@ -193,14 +195,20 @@ class IrisApp(
             return ""
         if self.session.read_only:
             return f"{action.title}: this console is read-only"
-        if self._gates:
-            return f"{action.title}: another change waits at the gate"
+        if busy := self.change_in_the_way():
+            return f"{action.title}: {busy}"
         screen = self.console_screen
         state = screen.link if screen is not None else self.session.link
         if not state.fresh:
             tries = self.keymap.first("app.refresh")
             return f"{action.title}: what is shown is not live ({state.link.value}); {tries} tries the connection"
         return ""
+
+    def change_in_the_way(self) -> str:
+        """Why no change may begin now, "" if one may: there is one decision at a time, also where the controller is slow to plan."""
+        if self._gates:
+            return "another change waits at the gate"
+        return f"another change is being prepared ({self.preparing})" if self.preparing else ""
 
     async def pass_gate(self, gate: GateScreen) -> Decision | None:
         """Show a gate and wait for the decision. Only from a worker."""

@@ -67,12 +67,17 @@ async def change(
     store = _store(console)
     again = ""
     while True:
+        if busy := console.change_in_the_way():
+            # It was asked for before that one was: in a form, or as what was refused and is shown anew.
+            console.say(f"{verb}: nothing was done, {busy}", severity="warning")
+            return None
         if store is not None:
             store.freeze(FREEZE)
         try:
             try:
-                async with _told_of_silence(
-                    console, session, f"{verb}: the controller has not answered yet what it would do"
+                async with (
+                    _prepared(console, verb),
+                    _told_of_silence(console, session, f"{verb}: the controller has not answered yet what it would do"),
                 ):
                     plan = await make(session.client, row.method, requests, tier=action.tier)
             except IrisError as error:
@@ -119,6 +124,16 @@ def command_of(action: Action, session: Session, plan: Plan, names: Sequence[str
         words = shlex.join(redact_argv(list(value))) if isinstance(value, (list, tuple)) else str(value)
         text = text.replace(f"{{{name}}}", words)
     return text
+
+
+@asynccontextmanager
+async def _prepared(console: IrisApp, verb: str) -> AsyncIterator[None]:
+    """No other change begins meanwhile: else its gate would open above this one's."""
+    console.preparing = verb
+    try:
+        yield
+    finally:
+        console.preparing = ""
 
 
 @asynccontextmanager

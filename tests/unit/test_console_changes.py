@@ -253,3 +253,28 @@ async def test_it_is_said_while_nothing_is_answered_and_not_once_it_was(monkeypa
         rig.clock.advance(2 * changes.SILENT_S)
         await rig.pilot.pause()
         assert said[2:] == ["Cancel /cleo/sweep-lr: 1 job ended"], "who was answered is told nothing more"
+
+
+@pytest.mark.asyncio
+async def test_no_second_change_begins_while_the_first_one_is_being_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    cancel = next(action for action in ACTIONS if action.id == "target.cancel")
+    async with console() as rig:
+        monkeypatch.setattr(rig.app, "say", lambda text, **_: said.append(text))
+        await rig.row("/cleo/sweep-lr")
+        rig.client.freeze("Plan")
+        # Both began before either asked: the one that comes second is told.
+        changes.start(rig.app, rig.app.session, cancel, ["/cleo/sweep-lr"])
+        changes.start(rig.app, rig.app.session, cancel, ["/cleo/sweep-lr"])
+        await rig.until(lambda: said == ["Cancel: nothing was done, another change is being prepared (Cancel)"])
+        rig.app.run_command("cancel")
+        assert said[1:] == ["Cancel: another change is being prepared (Cancel)"]
+        await rig.until(lambda: rig.client.called("Plan"))
+        rig.client.thaw()
+        await rig.until(lambda: isinstance(rig.app.screen, GateScreen))
+        assert len(rig.client.called("Plan")) == 1
+        assert sum(isinstance(screen, GateScreen) for screen in rig.app.screen_stack) == 1
+        await rig.keys("escape")
+        await rig.until(lambda: said[2:] == ["Cancel: nothing was done"])
+        rig.app.run_command("cancel")
+        await rig.until(lambda: len(rig.client.called("Plan")) == 2)
