@@ -75,7 +75,6 @@ def _open(line: CommandLine, *, plain: bool) -> int:
     """The console on what the selectors mean; where they mean nothing and clusters are known, the operator chooses."""
     dumb = os.environ.get("TERM", "dumb") == "dumb"
     if not plain and not _has_terminal():
-        line.require_live("the console needs a terminal")
         return _no_terminal(line)
     if plain or dumb:
         return _open_plain(line)
@@ -134,6 +133,11 @@ def _has_terminal() -> bool:
 
 
 def _no_terminal(line: CommandLine) -> int:
+    if line.checkpoint:
+        raise UsageFailed(
+            "the console needs a terminal",
+            hint="--plain prints the jobs of the checkpoint once; or name a command, as `job list`",
+        )
     import click
 
     from iris_core.cli.main import root
@@ -222,6 +226,7 @@ def session_for(
         selector=selector or (f"--cluster={target.cluster}" if target.cluster else f"--controller-url={target.url}"),
         where=None if client_factory else where,
     )
+    session.way_out = target.way_out(f"iris-core {session.selector}")
     if remember:
         session.saved = load_saved(name)
     return session

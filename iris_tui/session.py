@@ -158,6 +158,8 @@ class Session:
         self.client = LateClient(factory, where)
         self._write_until: float | None = None
         self.set_read_only(read_only)
+        self.way_out = ""
+        """What to do where its controller does not answer, "" if no command is known to help."""
         self.saved = Saved()
         """What is remembered of this cluster from the last time."""
         self.tree = JobTree(self.client)

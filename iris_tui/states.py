@@ -46,6 +46,7 @@ def live_status(
             words = "Not allowed to see" if link.link is Link.DENIED else "Cannot reach"
             where = session.client.url
             again = "It is tried again by itself, for as long as the console is open. ^r tries now, q quits."
+            way_out = (f"{one_line(session.way_out)}.",) if session.way_out and link.unreached else ()
             login = "If the token has expired: put a new one into $IRIS_TOKEN and start the console again."
             return Status(
                 State.ERROR,
@@ -53,6 +54,7 @@ def live_status(
                 (
                     f"{words} {one_line(session.name)}{' at ' + where if where else ''}: {link.detail}",
                     again,
+                    *way_out,
                     *((login,) if link.unknown else ()),
                 ),
             )

@@ -138,8 +138,8 @@ def cli(
 ) -> int | None:
     """Run machine-learning jobs on many machines, and watch and steer them.
 
-    `iris` without a command opens the console; with `--plain` it is lines at a prompt, for screen readers and dumb terminals, or
-    without a terminal the list of jobs once. One of --cluster, --config and --controller-url says which controller is meant;
+    `iris` without a command opens the console, which needs a terminal; with `--plain` it is lines at a prompt, for screen readers
+    and dumb terminals, and where there is no terminal the list of jobs, printed once. One of --cluster, --config and --controller-url says which controller is meant;
     --checkpoint reads the state that one has saved.
     """
     session = session_of(ctx)

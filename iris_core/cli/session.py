@@ -152,28 +152,15 @@ class Session:
 
     def hint_unreached(self, error: Exception) -> None:
         """Names what to do about a controller that did not answer, where it is one that this program deploys and nothing is said yet."""
-        if self._target is None or not self._target.must_be:
+        if self._target is None:
             return
         from iris_core.client.calls import NotReached, Timeout
         from iris_core.contracts import ConnectFailed
 
         # Any other kind is about the host itself, or the way to it.
         unreached = isinstance(error, NotReached | Timeout) or type(error) is ConnectFailed
-        if unreached and isinstance(error, ConnectFailed) and not error.hint and self._is_deployment():
-            words = f"{self.program} {self.selector()}cluster controller"
-            error.hint = f"{words} status says how it stands, {words} start starts one that is stopped"
-
-    def _is_deployment(self) -> bool:
-        from pathlib import Path
-
-        from iris_core.config.cluster import find_cluster, load_config
-        from iris_core.contracts import IrisError
-
-        try:
-            config = load_config(Path(self.config) if self.config else find_cluster(self.named))
-        except IrisError:
-            return False  # the file is gone meanwhile
-        return bool(config.remote_state_dir) and config.local_state_dir is not None
+        if unreached and isinstance(error, ConnectFailed) and not error.hint:
+            error.hint = self._target.way_out(f"{self.program} {self.selector()}".rstrip())
 
     def at_close(self, call: Callable[[], object]) -> None:
         """Has something else ended with this run."""

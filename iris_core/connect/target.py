@@ -48,6 +48,13 @@ class Target:
     """The name in the cluster file that the address was taken from: a controller of another cluster there refuses. "" = any will do."""
     through: Callable[[], Tunnel] | None = None
     """Opens the way to a controller that cannot be reached directly; `url` is then its address for people alone."""
+    deployed: bool = False
+    """Whether it is a deployment: `cluster controller` starts and stops it."""
+
+    def way_out(self, command: str) -> str:
+        """What to do where nobody answers there, "" if no command is known to help. `command` selects it: `iris-core --cluster=lab`."""
+        words = f"{command} cluster controller"
+        return f"{words} status says how it stands, {words} start starts one that is stopped" if self.deployed else ""
 
 
 def from_environment(variables: Mapping[str, str]) -> tuple[str, str]:
@@ -99,6 +106,7 @@ def _at(endpoint: Endpoint, name: str, read_only: bool) -> Target:
 
 def _configured(config: ClusterConfig, name: str, read_only: bool, tunnels: TunnelOpener | None) -> Target:
     shown = name or config.name
+    deployed = bool(config.remote_state_dir) and config.local_state_dir is not None
     ssh = config.controller_ssh
     if ssh is not None and tunnels is not None:
         port = config.controller_port
@@ -109,6 +117,7 @@ def _configured(config: ClusterConfig, name: str, read_only: bool, tunnels: Tunn
             read_only,
             config.name,
             functools.partial(tunnels, ssh, port),
+            deployed,
         )
     if config.controller_on != LOCAL:
         raise UsageFailed(
@@ -125,4 +134,4 @@ def _configured(config: ClusterConfig, name: str, read_only: bool, tunnels: Tunn
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.controller_host, config.controller_host)
     bracketed = f"[{host}]" if ":" in host else host
     found = _at(parse_url(f"http://{bracketed}:{config.controller_port}", what=config.source), shown, read_only)
-    return replace(found, must_be=config.name)
+    return replace(found, must_be=config.name, deployed=deployed)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
-from iris_core.contracts import Denied, IrisError, RpcFailed
+from iris_core.contracts import ConnectFailed, Denied, IrisError, RpcFailed
 from iris_core.live.backoff import Backoff
 from iris_core.live.faults import fault_text, is_refused
 from iris_core.live.waiting import first_of
@@ -49,12 +49,14 @@ class Link(StrEnum):
 @dataclass(frozen=True, slots=True)
 class LinkState:
     """`age_s` is the age of the last message in seconds, None before the first; `detail` says what went wrong last; `unknown`: DENIED
-    because it is not known who asks, which a new token may change. One who is known and may not stays one who may not."""
+    because it is not known who asks, which a new token may change. One who is known and may not stays one who may not. `unreached`:
+    RECONNECTING because nobody answers there, and nothing yet says what to do about it."""
 
     link: Link
     age_s: float | None = None
     detail: str = ""
     unknown: bool = False
+    unreached: bool = False
 
     @property
     def fresh(self) -> bool:
@@ -116,6 +118,7 @@ class Watch:
         self._broken: Link | None = None
         self._detail = ""
         self._unknown = False
+        self._unreached = False
 
     # --- what the surface asks ---------------------------------------------------------------------------------------
 
@@ -124,7 +127,7 @@ class Watch:
         """How the connection stands now."""
         age = None if self._last_message is None else self._clock.monotonic() - self._last_message
         if self._broken is not None:
-            return LinkState(self._broken, age, self._detail, self._unknown)
+            return LinkState(self._broken, age, self._detail, self._unknown, self._unreached)
         if age is None:
             return LinkState(Link.CONNECTING)
         offline: Callable[[], str] | None = getattr(self._client, "offline", None)
@@ -169,6 +172,7 @@ class Watch:
             self._detail = fault_text(failure)
             self._broken = link_after(failure)
             self._unknown = isinstance(failure, Denied) and failure.status == "UNAUTHENTICATED"
+            self._unreached = isinstance(failure, ConnectFailed) and not failure.hint
             asked = failure.retry_after_ms / 1000 if isinstance(failure, RpcFailed) else 0.0
             await first_of(self._clock.sleep(self._backoff.next_s(at_least_s=asked)), self._changed.wait())
 

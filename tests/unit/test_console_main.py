@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from iris_core.connect import Target
+from iris_core.connect import Target, resolve
+from iris_core.contracts import ConnectFailed
+from iris_tui.app import IrisApp
 from iris_tui.main import _without_plain, session_for
+
+if TYPE_CHECKING:
+    from iris_core.contracts import AsyncClient
 
 IRIS = Path(sys.executable).with_name("iris")
 
@@ -35,6 +43,16 @@ def test_without_a_terminal_it_prints_the_help_and_fails_as_usage() -> None:
     assert done.stdout == ""
     assert "Usage: iris" in done.stderr
     assert "needs a terminal" in done.stderr
+
+
+def test_a_checkpoint_without_a_terminal_is_told_how_it_can_be_read_there() -> None:
+    done = run("--checkpoint", "/nowhere")
+    assert (done.returncode, done.stdout) == (2, "")
+    first, *rest = done.stderr.splitlines()
+    assert first.endswith(
+        "the console needs a terminal; --plain prints the jobs of the checkpoint once; or name a command, as `job list`"
+    )
+    assert not rest
 
 
 def test_with_a_command_it_is_the_command_line_and_loads_no_screen() -> None:
@@ -92,3 +110,40 @@ def test_a_session_names_its_cluster_for_command_lines() -> None:
     assert session_for(Target("http://h:1", "lab")).selector == "--cluster=lab"
     assert session_for(Target("http://h:1")).selector == "--controller-url=http://h:1"
     assert session_for(Target("http://h:1", "lab"), selector="--config=x.yaml").selector == "--config=x.yaml"
+
+
+@pytest.mark.parametrize(
+    ("storage", "hint", "named"),
+    [
+        ("remote_state_dir: file:///r, local_state_dir: /s", "", True),
+        ("remote_state_dir: file:///r, local_state_dir: /s", "is the host up?", False),
+        ("local_state_dir: /s", "", False),
+    ],
+)
+@pytest.mark.asyncio
+async def test_a_deployment_that_does_not_answer_is_told_what_to_look_at(
+    storage: str, hint: str, named: bool, tmp_path: Path
+) -> None:
+    """As the command line says it; not where the failure says itself what to do."""
+    file = tmp_path / "lab.yaml"
+    file.write_text(f"name: lab\nplatform: {{local: }}\ncontroller: {{local: {{port: 9}}}}\nstorage: {{{storage}}}\n")
+
+    async def connect() -> AsyncClient:
+        raise ConnectFailed("cannot connect: connection refused", hint=hint)
+
+    session = session_for(
+        resolve(config=str(file)), client_factory=connect, selector="--config=lab.yaml", remember=False
+    )
+    app = IrisApp(session)
+    words = "iris-core --config=lab.yaml cluster controller"
+    async with app.run_test(size=(120, 40)) as pilot:
+        deadline = time.monotonic() + 60
+        text = ""
+        while "q quits." not in text:
+            assert time.monotonic() < deadline, text
+            await pilot.pause()
+            await asyncio.sleep(0.005)
+            text = " ".join(" ".join(strip.text for strip in app.screen._compositor.render_strips()).split())
+        assert "Cannot reach lab: cannot connect: connection refused" in text
+        assert (f"{words} status says how it stands, {words} start starts one that is stopped." in text) == named
+        assert ("cluster controller" in text) == named
