@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     from iris_controller.checkpoint.owner import Owner
     from iris_controller.loop import ControllerLoop
-    from iris_controller.rpc.dispatch import Call, Router
+    from iris_controller.rpc.call import Call
+    from iris_controller.rpc.dispatch import Router
     from iris_controller.state.overlay import Overlay
     from iris_controller.store.database import StateDir
     from iris_controller.store.writer import Writer

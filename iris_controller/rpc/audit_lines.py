@@ -16,7 +16,7 @@ from iris_core.model.redact import redact_text
 
 if TYPE_CHECKING:
     from iris_controller.audit import Value
-    from iris_controller.rpc.dispatch import Answer, Argument, Call
+    from iris_controller.rpc.call import Answer, Argument, Call
     from iris_controller.rpc.plan_tokens import PlanTokens
     from iris_controller.rpc.roles import Access
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from iris_controller.autoscaling.runner import Autoscaler
     from iris_controller.loop import ControllerLoop
-    from iris_controller.rpc.dispatch import Call, Router
+    from iris_controller.rpc.call import Call
+    from iris_controller.rpc.dispatch import Router
     from iris_controller.rpc.errors import RpcError
     from iris_controller.rpc.once import Once
     from iris_controller.state.overlay import Overlay

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from iris_controller.loop import ControllerLoop
-    from iris_controller.rpc.dispatch import Call, Router
+    from iris_controller.rpc.call import Call
+    from iris_controller.rpc.dispatch import Router
     from iris_controller.state.model import Model
     from iris_controller.state.records import Attempt, Worker
     from iris_core.config.cluster import ClusterConfig

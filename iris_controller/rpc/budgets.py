@@ -22,7 +22,8 @@ from iris_core.wire.gen.iris.v1 import budgets_pb2
 if TYPE_CHECKING:
     from iris_controller.loop import ControllerLoop
     from iris_controller.rpc.auth import Identity
-    from iris_controller.rpc.dispatch import Call, Router
+    from iris_controller.rpc.call import Call
+    from iris_controller.rpc.dispatch import Router
     from iris_controller.rpc.once import Once
     from iris_controller.state.model import Model
     from iris_controller.state.overlay import Overlay

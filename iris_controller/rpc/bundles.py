@@ -6,7 +6,8 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
 
-from iris_controller.rpc.dispatch import Call, Router
+from iris_controller.rpc.call import Call
+from iris_controller.rpc.dispatch import Router
 from iris_controller.rpc.errors import RpcError, exhausted, invalid, not_found, unavailable
 from iris_controller.rpc.launch import SHA256
 from iris_core.contracts import IrisError, ObjectMissing, ObjectStore

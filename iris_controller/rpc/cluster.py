@@ -10,7 +10,8 @@ from iris_controller import release
 from iris_controller.loop import ControllerLoop
 from iris_controller.process_info import own_process
 from iris_controller.rpc.attach import WorkerSessions, process_request
-from iris_controller.rpc.dispatch import Call, Router
+from iris_controller.rpc.call import Call
+from iris_controller.rpc.dispatch import Router
 from iris_controller.rpc.errors import RpcError, invalid, not_found
 from iris_controller.rpc.tasks import TaskService
 from iris_controller.rpc.views import leaving, worker_view

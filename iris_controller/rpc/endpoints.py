@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from iris_controller.loop import ControllerLoop
     from iris_controller.places import Places
     from iris_controller.rpc.attach import WorkerSessions
-    from iris_controller.rpc.dispatch import Call, Router
+    from iris_controller.rpc.call import Call
+    from iris_controller.rpc.dispatch import Router
     from iris_controller.state.overlay import Overlay
     from iris_controller.state.records import Task
     from iris_core.auth.tokens import TokenSigner

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from iris_controller.autoscaling.groups import GroupState
     from iris_controller.loop import ControllerLoop
     from iris_controller.rpc.auth import Identity
-    from iris_controller.rpc.dispatch import Call, Router
+    from iris_controller.rpc.call import Call
+    from iris_controller.rpc.dispatch import Router
     from iris_controller.rpc.submitting import SubmitService
     from iris_controller.scheduling.explain import Explanation
     from iris_controller.state.records import Attempt, Job

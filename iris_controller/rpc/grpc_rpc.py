@@ -21,7 +21,8 @@ from iris_core.wire.services import PACKAGE
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
-    from iris_controller.rpc.dispatch import Argument, Entry, Router
+    from iris_controller.rpc.call import Argument
+    from iris_controller.rpc.dispatch import Entry, Router
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from functools import partial
 
 from iris_controller.loop import ControllerLoop
-from iris_controller.rpc.dispatch import Call, Router
+from iris_controller.rpc.call import Call
+from iris_controller.rpc.dispatch import Router
 from iris_controller.rpc.errors import RpcError, invalid, not_found
 from iris_controller.rpc.once import Once, remember
 from iris_controller.scheduling.order import explain_pending

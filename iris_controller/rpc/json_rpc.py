@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-    from iris_controller.rpc.dispatch import Answer, Call, Entry, Router
+    from iris_controller.rpc.call import Answer, Call
+    from iris_controller.rpc.dispatch import Entry, Router
 
 _FIRST_ANSWER_S = 0.5
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from iris_controller.rpc.answered import AnsweredIds
-from iris_controller.rpc.dispatch import Call
+from iris_controller.rpc.call import Call
 from iris_controller.rpc.errors import RpcError, invalid
 from iris_controller.rpc.requests import SingleFlight, subject_of
 from iris_controller.state.overlay import Overlay, RequestAnswer

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from iris_controller.loop import ControllerLoop
     from iris_controller.rpc.attach import WorkerSessions
-    from iris_controller.rpc.dispatch import Call, Router
+    from iris_controller.rpc.call import Call
+    from iris_controller.rpc.dispatch import Router
 
 STORE_S = 3.0
 """How long the store may take to say how it is."""

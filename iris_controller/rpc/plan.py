@@ -32,7 +32,8 @@ from iris_core.wire.services import method as method_of
 if TYPE_CHECKING:
     from iris_controller.loop import ControllerLoop
     from iris_controller.rpc.bundles import Bundles
-    from iris_controller.rpc.dispatch import Call, Router
+    from iris_controller.rpc.call import Call
+    from iris_controller.rpc.dispatch import Router
     from iris_controller.rpc.plan_tokens import PlanTokens
     from iris_controller.rpc.reruns import Reruns
     from iris_controller.rpc.submitting import SubmitService

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-    from iris_controller.rpc.dispatch import Call
+    from iris_controller.rpc.call import Call
     from iris_controller.rpc.roles import Access
     from iris_controller.state.overlay import Overlay
 

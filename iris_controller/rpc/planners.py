@@ -29,7 +29,7 @@ from iris_core.wire.gen.iris.v1 import autoscaler_pb2, budgets_pb2, controller_p
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from iris_controller.rpc.dispatch import Call
+    from iris_controller.rpc.call import Call
     from iris_controller.state.model import Model
     from iris_controller.state.records import Job, Task
     from iris_core.config.scale_groups import ScaleGroup

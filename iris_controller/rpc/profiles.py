@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from iris_controller.loop import ControllerLoop
     from iris_controller.profile_store import ProfileStore
     from iris_controller.rpc.attach import WorkerSessions
-    from iris_controller.rpc.dispatch import Call, Router
+    from iris_controller.rpc.call import Call
+    from iris_controller.rpc.dispatch import Router
     from iris_controller.rpc.once import Once
     from iris_controller.rpc.tasks import TaskService
     from iris_controller.worker.profiling.taking import Taken, Target

@@ -9,7 +9,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from iris_controller.rpc.dispatch import Call, Router
+from iris_controller.rpc.call import Call
+from iris_controller.rpc.dispatch import Router
 from iris_controller.rpc.errors import RpcError, exhausted, invalid
 from iris_controller.rpc.query_children import QueryChildren
 from iris_core.wire.gen.iris.v1 import controller_pb2

@@ -20,7 +20,7 @@ from iris_core.wire.gen.iris.v1 import controller_pb2
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from iris_controller.rpc.dispatch import Call
+    from iris_controller.rpc.call import Call
     from iris_controller.store.reads import Readers
     from iris_controller.store.seal import Seal
 

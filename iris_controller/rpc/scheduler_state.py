@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from iris_controller.loop import ControllerLoop
-    from iris_controller.rpc.dispatch import Call, Router
+    from iris_controller.rpc.call import Call
+    from iris_controller.rpc.dispatch import Router
     from iris_controller.scheduling.waiting import Waiting
     from iris_controller.state.records import Job
     from iris_core.model.bands import PriorityBand

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from iris_controller.loop import ControllerLoop
     from iris_controller.rpc.bundles import Bundles
-    from iris_controller.rpc.dispatch import Call, Router
+    from iris_controller.rpc.call import Call
+    from iris_controller.rpc.dispatch import Router
     from iris_controller.rpc.feasibility import Feasibility
     from iris_controller.rpc.known_attributes import KnownAttributes
     from iris_controller.rpc.reruns import Reruns

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from iris_controller.loop import ControllerLoop
-from iris_controller.rpc.dispatch import Call, Router
+from iris_controller.rpc.call import Call
+from iris_controller.rpc.dispatch import Router
 from iris_controller.rpc.errors import invalid, precondition
 from iris_controller.rpc.once import Once
 from iris_core.model.namespaces import TASK_STATUS

@@ -8,7 +8,8 @@ from functools import partial
 from iris_controller.loop import ControllerLoop
 from iris_controller.readings import Readings
 from iris_controller.rpc.attach import WorkerSessions, exec_request
-from iris_controller.rpc.dispatch import Call, Router
+from iris_controller.rpc.call import Call
+from iris_controller.rpc.dispatch import Router
 from iris_controller.rpc.errors import RpcError, invalid, not_found, precondition
 from iris_controller.rpc.once import Once, remember
 from iris_controller.rpc.views import overlay_reasons

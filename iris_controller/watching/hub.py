@@ -22,7 +22,7 @@ from iris_controller.watching.subscription import Subscription
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
 
 if TYPE_CHECKING:
-    from iris_controller.rpc.dispatch import Call
+    from iris_controller.rpc.call import Call
 
 KEPT_BATCHES = 2_048
 KEPT_ROWS = 100_000

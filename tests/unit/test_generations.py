@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iris_controller.rpc.auth import Identity, Role
-from iris_controller.rpc.dispatch import Call
+from iris_controller.rpc.call import Call
 from iris_controller.rpc.errors import RpcError
 from iris_controller.rpc.plan_tokens import PlanTokens
 from iris_controller.rpc.planners import delete_slice, end_job, finish_ending, kick_tasks

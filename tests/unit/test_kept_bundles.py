@@ -15,7 +15,7 @@ from providers.objects import open_store
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from iris_controller.rpc.dispatch import Call
+    from iris_controller.rpc.call import Call
 
 DATA = b"a workspace"
 ID = hashlib.sha256(DATA).hexdigest()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from iris_controller.rpc.auth import Identity, Role
+from iris_controller.rpc.call import Call
 from iris_controller.rpc.client_context import MOST_BYTES, read_context
-from iris_controller.rpc.dispatch import Call
 from iris_controller.rpc.errors import RpcError
 from iris_controller.rpc.plan_tokens import LIFE_S, MOST_OF_ONE, MOST_PLANS, PlanTokens
 from iris_controller.rpc.roles import ACCESS

@@ -11,7 +11,7 @@ import pytest
 
 from iris_controller.loop import ControllerLoop
 from iris_controller.rpc.auth import Identity, Role, TaskClaims
-from iris_controller.rpc.dispatch import Call
+from iris_controller.rpc.call import Call
 from iris_controller.rpc.errors import RpcError
 from iris_controller.rpc.views import job_view
 from iris_controller.state import kernel, submit

@@ -9,7 +9,7 @@ import pytest
 
 from iris_controller.commits import Committed
 from iris_controller.rpc.auth import Identity, Role, TaskClaims
-from iris_controller.rpc.dispatch import Call
+from iris_controller.rpc.call import Call
 from iris_controller.state import kernel, submit
 from iris_controller.state.changes import Changes
 from iris_controller.watching import followed

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from iris_controller.rpc.auth import Identity, Role, TaskClaims
 from iris_controller.rpc.budgets import budget_view
-from iris_controller.rpc.dispatch import Call
+from iris_controller.rpc.call import Call
 from iris_controller.rpc.errors import RpcError
 from iris_controller.rpc.scheduler_state import SchedulerStateService
 from iris_controller.scheduling import never
