@@ -149,7 +149,7 @@ class ClusterService:
             started_at_ms=self._about.started_at_ms,
             workers_total=len(model.workers),
             workers_healthy=sum(w.health is WorkerHealth.HEALTHY and not w.excluded for w in staying),
-            workers_excluded=sum(w.excluded for w in staying),
+            workers_excluded=sum(w.health is WorkerHealth.HEALTHY and w.excluded for w in staying),
             workers_leaving=len(model.workers) - len(staying),
             jobs_by_state=jobs,
             tasks_by_state=tasks,

@@ -228,7 +228,9 @@ def _fill_fleet(
     )
     row.workers_total = len(workers)
     row.workers_leaving = sum(bool(leaving(model, worker)) for worker in workers)
-    row.workers_excluded = sum(worker.excluded and not leaving(model, worker) for worker in workers)
+    row.workers_excluded = sum(
+        worker.excluded and worker.health is WorkerHealth.HEALTHY and not leaving(model, worker) for worker in workers
+    )
 
 
 def pending_by_band(model: Model, since: Callable[[str], int]) -> list[watch_rows_pb2.BandPending]:

@@ -122,7 +122,8 @@ class Reached:
             "ready": status.ready,
             "problems": list(status.problems),
             "workers_total": status.workers_total - status.workers_leaving,
-            "workers_healthy": status.workers_healthy,
+            # One that gets no work because a job's staging failed on it is no word about the release.
+            "workers_healthy": status.workers_healthy + status.workers_excluded,
             "jobs": dict(status.jobs_by_state),
             "tasks": dict(status.tasks_by_state),
             "failures": status.ends.failures,

@@ -8,11 +8,13 @@ import inspect
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from iris_core.cli import main as cli_main
-from iris_core.cli import rollout_fleet, rollout_runs
+from iris_core.cli import rollout_fleet, rollout_runs, rollout_site
 from iris_core.cli.rollout_answers import LineApprover
 from iris_core.cli.root import cli as tree_of_commands
 from iris_core.cli.session import Session
@@ -23,8 +25,12 @@ from iris_core.procedures import rollout_report, rollout_watch
 from iris_core.procedures.approvals import Unanswered
 from iris_core.procedures.events import STOP, Gate, Grant
 from iris_core.procedures.journal import Journal
+from iris_core.wire.gen.iris.v1 import controller_pb2, pipeline_pb2
 from tests.unit.cli_world import Done, World
 from tests.unit.test_procedures_source_tree import git
+
+if TYPE_CHECKING:
+    from iris_core.cli.deployment import Deployment
 
 HOME = Path(__file__).resolve().parents[2]
 FILE = """
@@ -410,3 +416,15 @@ def test_what_the_shipped_command_builds_watches_by_the_clock_of_the_machine(fle
     begun = rollout_runs.begin(session, fleet.journals, scope, rollout_fleet.Shipping(), fleet.repo)
     with begun.journal:
         assert type(begun.watch_clock()) is SystemClock
+
+
+def test_a_worker_on_which_jobs_cannot_be_staged_does_not_bring_a_release_down() -> None:
+    answers = {
+        "ControllerService/GetClusterStatus": controller_pb2.GetClusterStatusResponse(
+            workers_total=8, workers_healthy=5, workers_excluded=2, workers_leaving=1
+        ),
+        "ControllerService/GetPipelineHealth": pipeline_pb2.GetPipelineHealthResponse(),
+    }
+    session = SimpleNamespace(client=SimpleNamespace(call=lambda method, *_, **__: answers[method]))
+    sample = rollout_site.Reached(cast("Session", session), cast("Deployment", None), "p", "ada", "ada").sample()
+    assert (sample["workers_healthy"], sample["workers_total"]) == (7, 7)
