@@ -25,6 +25,7 @@ from iris_tui.widgets.virtual_table import VirtualTable
 from screens import there
 
 if TYPE_CHECKING:
+    from textual import events
     from textual.widget import Widget
 
     from iris_core.live.rows import Row
@@ -65,6 +66,7 @@ class CapacityScreen(TreeRows):
             self.capacity.actions, SpecCells(list(ACTIONS.values())), self.console.glyphs, id="actions"
         )
         self.actions.now_ms = self.session.clock.now_ms()
+        self.actions.leads = False
         self.actions_pane = Pane(self.actions.header, self.actions, id="actions-pane")
         yield parts[0]
         yield self.actions_pane
@@ -108,6 +110,12 @@ class CapacityScreen(TreeRows):
         ]
         reason = specs["reason"].text(row.value, now)
         return [*runs, Run(f"  {one_line(reason)}")] if reason != "-" else runs
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """One cursor says where the keys go; a prompt above takes it from neither."""
+        if event.widget in (self.table, self.actions):
+            for table in (self.table, self.actions):
+                table.lead(on=table is event.widget)
 
     # --- live --------------------------------------------------------------------------------------------------------
 

@@ -99,6 +99,8 @@ class VirtualTable(ActionHost, Scrolled, Painted, can_focus=True, inherit_bindin
         self.cursor_id = ""
         self.touched = False
         """Whether a row was chosen: by a key, a click, or an action."""
+        self.leads = True
+        """Whether the cursor that is drawn is the one of the screen: of two tables it is the one that had the keys last (`lead`)."""
         self.now_ms = 0
         self.sorted_by = ""
         self.reversed = False
@@ -305,6 +307,12 @@ class VirtualTable(ActionHost, Scrolled, Painted, can_focus=True, inherit_bindin
     def on_blur(self) -> None:
         self.refresh_line(self._line)
 
+    def lead(self, *, on: bool = True) -> None:
+        """Draw the cursor as that of the screen, or only the line that it is on."""
+        if on is not self.leads:
+            self.leads = on
+            self.refresh_line(self._line)
+
     # --- widths ------------------------------------------------------------------------------------------------------
 
     def _forget_needs(self) -> None:
@@ -410,7 +418,7 @@ class VirtualTable(ActionHost, Scrolled, Painted, can_focus=True, inherit_bindin
         marked = row.id in self.store.marks
         look = self.paint
         made_of = self._made_of(row)
-        key = (made_of, width, at_cursor and (2 if self.has_focus else 1), marked, look.generation)
+        key = (made_of, width, at_cursor and (self.leads, self.has_focus), marked, look.generation)
         entry = self._cache.get(row.id)
         if entry is not None and entry[0] == key:
             self._cache.move_to_end(row.id)
@@ -423,7 +431,7 @@ class VirtualTable(ActionHost, Scrolled, Painted, can_focus=True, inherit_bindin
         ahead = self._ahead.pop(row.id, None)
         pieces = ahead[1] if ahead is not None and ahead[0] == made_of else self._pieces(row)
         gutter = [
-            Run(self.glyphs.cursor if at_cursor else " ", Tone.BUSY),
+            Run(self.glyphs.cursor if at_cursor and self.leads else " ", Tone.BUSY),
             Run(self.glyphs.mark if marked else " ", Tone.WARN),
         ]
         over = (look.cursor if self.has_focus else look.idle_cursor) if at_cursor else None

@@ -234,6 +234,24 @@ async def test_scale_groups_say_what_holds_them_back_and_the_actions_stand_below
 
 
 @pytest.mark.asyncio
+async def test_of_two_tables_the_one_that_takes_the_keys_has_the_cursor() -> None:
+    async with fleet() as rig:
+        screen = await show(rig, "capacity")
+
+        def pointed() -> list[str]:
+            return [line for line in rig.screen_text().splitlines() if line.startswith(rig.app.glyphs.cursor)]
+
+        await rig.until(lambda: len(pointed()) == 1 and "scale up" not in pointed()[0])
+        await rig.keys("tab")
+        await rig.until(lambda: len(pointed()) == 1 and "scale up" in pointed()[0])
+        await rig.keys("/")
+        await rig.until(lambda: screen.prompt.is_open)
+        await rig.until(lambda: len(pointed()) == 1 and "scale up" in pointed()[0])
+        await rig.keys("escape")
+        await rig.until(lambda: len(pointed()) == 1 and "scale up" not in pointed()[0])
+
+
+@pytest.mark.asyncio
 async def test_the_tasks_on_one_slice_are_preempted_attempt_by_attempt_and_nothing_that_came_later() -> None:
     async with fleet() as rig:
         screen = await show(rig, "capacity")
