@@ -31,7 +31,7 @@ from iris_core.wire.gen.iris.v1 import common_pb2, logs_pb2
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from iris_controller.finelog.catalog import Segment
+    from iris_controller.finelog.segment import Segment
     from iris_controller.finelog.trigrams import Needles
 
 SEED = 4

@@ -15,12 +15,13 @@ import logging
 import zlib
 from collections import Counter
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from iris_controller.finelog.disk import sync_folder, write_atomically
+from iris_controller.finelog.segment import Segment
 from iris_controller.finelog.steps import reached
 
 if TYPE_CHECKING:
@@ -33,25 +34,6 @@ FORMAT = 1
 FILE_NAME = "catalog.json"
 LOG = "log"
 """The table of the log lines."""
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """What the catalog tells of a segment. `first_seq` to `last_seq` is what it stands for; times are epoch milliseconds."""
-
-    name: str
-    level: int
-    first_seq: int
-    last_seq: int
-    rows: int
-    bytes: int
-    first_key: Any
-    last_key: Any
-    earliest_ms: int
-    latest_ms: int
-    created_ms: int
-    object: str = field(default="", compare=False)
-    """Its name in the object store, where it lies in that alone; "" = it is here."""
 
 
 class Cold(Protocol):

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
-    from iris_controller.finelog.catalog import Segment
     from iris_controller.finelog.convert import Pause
+    from iris_controller.finelog.segment import Segment
     from iris_controller.finelog.segments import Layout
 
 log = logging.getLogger("iris.finelog")

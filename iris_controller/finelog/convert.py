@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from iris_controller.finelog.catalog import Segment
     from iris_controller.finelog.files import OpenFile, WalFile
+    from iris_controller.finelog.segment import Segment
 
 log = logging.getLogger("iris.finelog")
 

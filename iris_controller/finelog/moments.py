@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from iris_controller.finelog.candidates import Candidates
 from iris_controller.finelog.parts import PartsSeen
 from iris_controller.finelog.segmented import Segmented
+from iris_controller.finelog.stretches import Stretch, Times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Generator
 
     from iris_controller.finelog.candidates import Candidate
     from iris_controller.finelog.query import Query
@@ -24,21 +25,6 @@ if TYPE_CHECKING:
 
 MOST_KEPT = 64
 """Pieces whose times are kept: 256 KiB each at most."""
-
-Times = tuple["Sequence[int]", "Sequence[int]"]
-"""Seqs, and when each was written."""
-
-
-class Stretch(NamedTuple):
-    """Lines of one key: their bounds, and where they lie in a piece that is read at once, from `start` on, ascending by seq."""
-
-    earliest_ms: int
-    latest_ms: int
-    piece: tuple[str, int, int]
-    start: int
-    lines: int
-    read: Callable[[], Times]
-    """The whole piece; nothing where it cannot be read."""
 
 
 class Moments:

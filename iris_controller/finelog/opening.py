@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from iris_controller.finelog.catalog import Catalog, Segment
+    from iris_controller.finelog.catalog import Catalog
+    from iris_controller.finelog.segment import Segment
 
 log = logging.getLogger("iris.finelog")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from iris_controller.finelog.catalog import Segment
+    from iris_controller.finelog.segment import Segment
 
 
 @dataclass(frozen=True, slots=True)

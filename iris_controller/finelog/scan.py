@@ -28,20 +28,20 @@ from iris_controller.finelog.masks import (
     tested,
     time_mask,
 )
-from iris_controller.finelog.moments import Stretch
 from iris_controller.finelog.parts import PartsSeen
 from iris_controller.finelog.picked import EMPTY, SHOWN, Best, every_place, shown, spelled_out
 from iris_controller.finelog.runs import ints
 from iris_controller.finelog.segments import SegmentDamaged
+from iris_controller.finelog.stretches import Stretch
 from iris_controller.finelog.windows import MAX_ROWS, Unread, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
-    from iris_controller.finelog.moments import Times
     from iris_controller.finelog.query import Query
     from iris_controller.finelog.runs import Run
     from iris_controller.finelog.segments import SegmentFile
+    from iris_controller.finelog.stretches import Times
     from iris_controller.finelog.windows import Density
 
 SAMPLE = 512

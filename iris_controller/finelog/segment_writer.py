@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from iris_controller.finelog import trigrams
-from iris_controller.finelog.catalog import Segment
 from iris_controller.finelog.disk import create, sync_folder
 from iris_controller.finelog.runs import RUNS_KEY, RunsWriter
+from iris_controller.finelog.segment import Segment
 from iris_controller.finelog.segments import FORMAT, GROUP_BYTES, GROUP_ROWS, META_KEY, Group, conform, segment_name
 from iris_controller.finelog.steps import reached
 

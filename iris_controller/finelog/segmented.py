@@ -16,13 +16,13 @@ from iris_controller.finelog.wal import Loss
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from iris_controller.finelog.catalog import Segment
-    from iris_controller.finelog.moments import Stretch
     from iris_controller.finelog.query import Query
     from iris_controller.finelog.runs import Run
     from iris_controller.finelog.scan import SegmentScan
+    from iris_controller.finelog.segment import Segment
     from iris_controller.finelog.segments import SegmentDamaged
     from iris_controller.finelog.store import Store, View
+    from iris_controller.finelog.stretches import Stretch
     from iris_controller.finelog.windows import Density, Window
 
 log = logging.getLogger("iris.finelog")

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from iris_controller.finelog.catalog import Segment
 from iris_controller.finelog.runs import RUNS_KEY, Runs
+from iris_controller.finelog.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

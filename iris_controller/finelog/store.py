@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from iris_controller.finelog.catalog import Segment, Snapshot
+    from iris_controller.finelog.catalog import Snapshot
     from iris_controller.finelog.ledger import Ledger
+    from iris_controller.finelog.segment import Segment
     from iris_controller.finelog.segments import Footers
 
 log = logging.getLogger("iris.finelog")

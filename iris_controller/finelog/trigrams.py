@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from iris_controller.finelog.catalog import Segment
+    from iris_controller.finelog.segment import Segment
 
 log = logging.getLogger("iris.finelog")
 

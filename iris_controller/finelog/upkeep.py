@@ -15,7 +15,7 @@ from iris_controller.finelog.catalog import LOG
 from iris_controller.quiet import QuietLog
 
 if TYPE_CHECKING:
-    from iris_controller.finelog.catalog import Segment
+    from iris_controller.finelog.segment import Segment
     from iris_controller.finelog.segments import SegmentDamaged
     from iris_controller.finelog.store import Store
 

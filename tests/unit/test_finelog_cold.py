@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from iris_controller.finelog.catalog import FILE_NAME, LOG, Catalog, Segment
+from iris_controller.finelog.catalog import FILE_NAME, LOG, Catalog
+from iris_controller.finelog.segment import Segment
 from iris_controller.finelog.shipping.cold import ColdFiles
 from iris_controller.finelog.shipping.restore import mend, restore
 from iris_controller.finelog.shipping.shipper import Shipper

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from iris_controller.finelog.catalog import FILE_NAME, Catalog, Segment
+from iris_controller.finelog.catalog import FILE_NAME, Catalog
+from iris_controller.finelog.segment import Segment
 from iris_controller.finelog.segment_writer import SegmentWriter, write_segment
 from iris_controller.finelog.segments import (
     GROUP_ROWS,

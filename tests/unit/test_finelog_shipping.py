@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from iris_controller.finelog import shipping, steps
-from iris_controller.finelog.catalog import Catalog, Segment
+from iris_controller.finelog.catalog import Catalog
+from iris_controller.finelog.segment import Segment
 from iris_controller.finelog.segment_writer import write_segment
 from iris_controller.finelog.segments import Layout, SegmentFile
 from iris_controller.finelog.shipping import manifest as manifests

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iris_controller.finelog import convert, trigrams
-from iris_controller.finelog.catalog import LOG, Segment
+from iris_controller.finelog.catalog import LOG
 from iris_controller.finelog.literals import fold
 from iris_controller.finelog.matching import matches
 from iris_controller.finelog.query import Query, Scope
+from iris_controller.finelog.segment import Segment
 from iris_controller.finelog.segments import SegmentFile
 from iris_controller.finelog.store import Store
 from iris_controller.finelog.trigrams import FilterDamagedError, FilterFiles, Needles, bits_of

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 
 from iris_controller.finelog import compaction
-from iris_controller.finelog.catalog import LOG, Segment
+from iris_controller.finelog.catalog import LOG
 from iris_controller.finelog.health import store_health
 from iris_controller.finelog.retention import Policy, surplus
+from iris_controller.finelog.segment import Segment
 from iris_controller.finelog.segment_writer import write_segment
 from iris_controller.finelog.segments import Layout, SegmentFile, read_footer
 from iris_controller.finelog.store import Store

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iris_controller.finelog import compaction
-from iris_controller.finelog.catalog import Segment
+from iris_controller.finelog.segment import Segment
 from iris_controller.finelog.tables.keeper import Keeper, expired
 from iris_controller.finelog.tables.store import TableStore
 from iris_controller.rpc.errors import RpcError

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from iris_controller.finelog.catalog import Segment
+    from iris_controller.finelog.segment import Segment
     from iris_core.contracts import ObjectStore
 
 DIGITS: Final = 16

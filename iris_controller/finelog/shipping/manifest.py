@@ -12,7 +12,7 @@ import zlib
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from iris_controller.finelog.catalog import Segment
+from iris_controller.finelog.segment import Segment
 from iris_core.contracts import GenerationMismatch, IrisError, ObjectMissing
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from iris_controller.finelog.catalog import Catalog, Segment
+    from iris_controller.finelog.catalog import Catalog
+    from iris_controller.finelog.segment import Segment
     from iris_core.contracts import ObjectStore
 
 log = logging.getLogger("iris.finelog.shipping")

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from iris_controller.finelog.catalog import Catalog, Segment, Snapshot
+    from iris_controller.finelog.catalog import Catalog, Snapshot
+    from iris_controller.finelog.segment import Segment
     from iris_controller.finelog.shipping.owners import Owner, Standing
     from iris_core.contracts import ObjectStore
 

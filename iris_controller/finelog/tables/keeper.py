@@ -16,7 +16,7 @@ from iris_controller.finelog.tables.store import FILE_SECONDS
 from iris_controller.finelog.wal import Loss
 
 if TYPE_CHECKING:
-    from iris_controller.finelog.catalog import Segment
+    from iris_controller.finelog.segment import Segment
     from iris_controller.finelog.segments import SegmentDamaged
     from iris_controller.finelog.tables.registry import Registered
     from iris_controller.finelog.tables.rowfiles import Extent, RowFile

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from iris_controller.finelog.catalog import Catalog, Segment
+    from iris_controller.finelog.catalog import Catalog
+    from iris_controller.finelog.segment import Segment
     from iris_controller.finelog.tables.views import View
     from iris_core.wire.gen.iris.v1 import stats_pb2
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from iris_controller.finelog.catalog import Segment, Snapshot
+    from iris_controller.finelog.catalog import Snapshot
+    from iris_controller.finelog.segment import Segment
     from iris_controller.finelog.tables.books import Book
     from iris_controller.finelog.tables.registry import Registered
     from iris_controller.finelog.tables.rowfiles import Extent, RowFile
