@@ -23,6 +23,12 @@ FOR_EVER_S = 600.0
 NAMES = itertools.count()
 
 
+@pytest.fixture(autouse=True)
+def _one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits together is one batch, however slow the machine is."""
+    monkeypatch.setattr("iris_controller.loop.BATCH_SECONDS", 600.0)
+
+
 class Patient(Crowd):
     """One that waits for ever once it has seen a crowd, and never forgets it."""
 

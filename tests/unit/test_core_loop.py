@@ -22,6 +22,12 @@ from tests.unit.test_store_loop import job, rig, same, worker
 pytestmark = pytest.mark.asyncio
 
 
+@pytest.fixture(autouse=True)
+def _one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits together is one batch, however slow the machine is."""
+    monkeypatch.setattr("iris_controller.loop.BATCH_SECONDS", 600.0)
+
+
 def answer(o: Overlay, now: int) -> None:
     """Breaks the primary key of `request_ids` when it is committed twice."""
     o.answers.append(RequestAnswer("p", "r", "m", b""))
@@ -38,7 +44,7 @@ async def test_a_row_that_the_database_refuses_fails_its_own_command_only(tmp_pa
                 r.loop.submit("b", lambda o, now: submit.admit(o, job("/u/b"), now)),
                 return_exceptions=True,
             ),
-            10,
+            60,
         )
         assert [isinstance(x, RpcError) and x.status for x in results] == [False, "INTERNAL", "INTERNAL", False]
         assert not r.loop.stats.store_error, "the disk is well"
@@ -63,7 +69,7 @@ async def test_a_batch_that_cannot_be_encoded_does_not_end_the_loop(
                 r.loop.submit("good", lambda o, now: submit.admit(o, job("/u/good"), now)),
                 return_exceptions=True,
             ),
-            10,
+            60,
         )
         assert isinstance(bad, RpcError) and bad.status == "INTERNAL"
         assert isinstance(good, submit.Admitted)
@@ -123,7 +129,7 @@ async def test_a_command_that_breaks_the_roll_up_fails_alone(tmp_path: Path, mon
                 r.loop.submit("good", lambda o, now: touch(o, "/u/good")),
                 return_exceptions=True,
             ),
-            10,
+            60,
         )
         assert isinstance(bad, RpcError) and bad.status == "INTERNAL"
         assert good is None

@@ -37,6 +37,12 @@ from iris_core.wire.gen.iris.v1 import controller_pb2
 NOW = 1_700_000_000_000
 
 
+@pytest.fixture(autouse=True)
+def _one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits together is one batch, however slow the machine is."""
+    monkeypatch.setattr("iris_controller.loop.BATCH_SECONDS", 600.0)
+
+
 def spec(**values: object) -> JobSpec:
     request = controller_pb2.LaunchJobRequest(name="/u/j")
     request.entrypoint.run_command.argv.append("true")
