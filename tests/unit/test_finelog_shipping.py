@@ -19,7 +19,8 @@ from iris_controller.finelog.shipping import manifest as manifests
 from iris_controller.finelog.shipping.cold import ColdFiles
 from iris_controller.finelog.shipping.owners import Standing
 from iris_controller.finelog.shipping.restore import Restored, is_empty, mend, restore
-from iris_controller.finelog.shipping.shipper import WRITER_FILE, Shipper
+from iris_controller.finelog.shipping.shipper import Shipper
+from iris_controller.finelog.shipping.writer import WRITER_FILE
 from iris_core.contracts import IrisError, ObjectStore
 from providers.objects.file import FileStore
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from iris_controller.finelog.disk import write_atomically
 from iris_controller.finelog.shipping import manifest as manifests
 from iris_controller.finelog.shipping.manifest import Part
-from iris_controller.finelog.shipping.shipper import own_writer, save_writer
+from iris_controller.finelog.shipping.writer import own_writer, save_writer
 from iris_controller.finelog.steps import reached
 from iris_core.contracts import GenerationMismatch, IrisError
 

@@ -19,7 +19,8 @@ from iris_controller.finelog.disk import sync_folder, write_atomically
 from iris_controller.finelog.shipping import manifest as manifests
 from iris_controller.finelog.shipping.cold import Unfit, fetch
 from iris_controller.finelog.shipping.manifest import Manifest, Part, Shipped
-from iris_controller.finelog.shipping.shipper import TERMINAL, WRITER_FILE, own_writer, save_writer
+from iris_controller.finelog.shipping.shipper import TERMINAL
+from iris_controller.finelog.shipping.writer import WRITER_FILE, own_writer, save_writer
 from iris_controller.finelog.steps import reached
 from iris_controller.finelog.wal import list_files
 from iris_core.contracts import GenerationMismatch, IrisError

@@ -11,22 +11,18 @@ store, or that another folder of this store took over, ends shipping for good. M
 from __future__ import annotations
 
 import errno
-import hashlib
-import json
 import logging
-import os
-import secrets
 import time
-from contextlib import suppress
 from dataclasses import replace
 from threading import Condition, Thread
 from typing import TYPE_CHECKING, Final
 
-from iris_controller.finelog.disk import write_atomically
 from iris_controller.finelog.shipping import manifest as manifests
 from iris_controller.finelog.shipping.cold import Gone
-from iris_controller.finelog.shipping.manifest import Manifest, Part, Shipped, object_name
+from iris_controller.finelog.shipping.manifest import Manifest, Part
 from iris_controller.finelog.shipping.owners import ShippingStatus
+from iris_controller.finelog.shipping.upload import marks_of, upload
+from iris_controller.finelog.shipping.writer import own_writer
 from iris_controller.finelog.steps import reached
 from iris_core.contracts import GenerationMismatch, IrisError
 
@@ -35,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from iris_controller.finelog.catalog import Catalog, Snapshot
-    from iris_controller.finelog.segment import Segment
+    from iris_controller.finelog.shipping.manifest import Shipped
     from iris_controller.finelog.shipping.owners import Owner, Standing
     from iris_core.contracts import ObjectStore
 
@@ -53,7 +49,6 @@ TERMINAL: Final = 2
 """Segments of this level are merged no further: they may lie in the object store alone."""
 GONE: Final = (errno.ENOENT, errno.EIO)
 """What reading a segment ends with that this disk does not have any more."""
-WRITER_FILE: Final = "shipping.json"
 
 
 class _Stopped(Exception):
@@ -248,7 +243,7 @@ class Shipper:
                         continue
                     try:
                         path = snapshot.path(table, segment)
-                        one = self._upload(table, segment, path)
+                        one = upload(self._remote, self._folder, table, segment, path)
                     except OSError as error:
                         if error.errno not in GONE and not isinstance(error, Gone):
                             raise
@@ -256,7 +251,7 @@ class Shipper:
                         log.error("%s of table %s cannot be read and is not shipped: %s", segment.name, table, error)
                         self._unreadable[table, segment.name] = error.strerror or str(error)
                         continue
-                    fresh.append((table, one, _marks(path)))
+                    fresh.append((table, one, marks_of(path)))
                 shipped.append(one)
             tables[table] = tuple(shipped)
         there = {(table, segment.name) for table in snapshot.tables() for segment in snapshot.segments(table)}
@@ -321,27 +316,6 @@ class Shipper:
                 marks[table] = dict(newest)
         return Part(standing.sealed_seq, ceiling, marks, owner.notes())
 
-    def _upload(self, table: str, segment: Segment, path: Path) -> Shipped:
-        digest = hashlib.sha256()
-        with path.open("rb") as file:
-            while piece := file.read(1 << 20):
-                digest.update(piece)
-        sha256 = digest.hexdigest()
-        name = object_name(table, segment, sha256)
-        # The object store takes the file over; the segment itself stays.
-        handed = self._folder / f"shipping-{secrets.token_hex(4)}.tmp"
-        os.link(path, handed)
-        try:
-            # One that is there already has the same bytes: its name says so. Unless it is damaged.
-            with suppress(GenerationMismatch):
-                there = self._remote.stat(name)
-                is_damaged = there is not None and there.size_bytes != segment.bytes
-                self._remote.put_file(name, handed, if_generation=there.generation if there and is_damaged else "")
-        finally:
-            handed.unlink(missing_ok=True)
-        reached("ship: a segment is there")
-        return Shipped(segment, name, sha256)
-
     def _remove(self) -> None:
         now = self._clock()
         due = [name for name, since in self._doomed.items() if now - since >= self._keep_seconds]
@@ -402,36 +376,6 @@ class Shipper:
             oldest = min((segment.created_ms for segment in fresh), default=0)
             self._measured = at, known, (sum(segment.bytes for segment in fresh), oldest)
         return self._measured[2]
-
-
-def own_writer(folder: Path) -> str:
-    """Who the folder is to the object store; made at first. Raises IrisError, OSError."""
-    path = folder / WRITER_FILE
-    try:
-        return str(json.loads(path.read_text())["writer"])
-    except FileNotFoundError:
-        pass
-    except (ValueError, KeyError, TypeError):
-        raise IrisError(f"{path} cannot be read: remove it if no other folder of this store is in use") from None
-    writer = secrets.token_hex(8)
-    save_writer(folder, writer)
-    return writer
-
-
-def save_writer(folder: Path, writer: str) -> None:
-    """Durable when it returns. Raises OSError."""
-    write_atomically(folder / WRITER_FILE, json.dumps({"writer": writer}).encode() + b"\n")
-
-
-def _marks(path: Path) -> dict[str, int]:
-    """How far producers got. A damaged segment is shipped as it is, and says nothing of them."""
-    from iris_controller.finelog.segments import SegmentDamaged, read_footer
-
-    try:
-        return read_footer(path).marks
-    except SegmentDamaged as damage:
-        log.error("%s; it is shipped as it is", damage)
-        return {}
 
 
 def _older(one_ms: int, other_ms: int) -> int:
