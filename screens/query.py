@@ -122,8 +122,8 @@ class QueryScreen(QueryActs, QueryWriting, QueryTaking, ListScreen):
         return "query"
 
     def shows_content(self) -> bool:
-        """There is a statement to write before there are rows."""
-        return True
+        """There is a statement to write before there are rows; keys wait for the rows of an answer."""
+        return self.result is None or not self.result.rows or self.asking or self.is_ordered
 
     def match_row(self, row: Row[Any], wanted: Filter, now_ms: int) -> bool | None:
         assert self.result is not None

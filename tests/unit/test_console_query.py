@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from iris_tui.actions import BY_ID
 from iris_tui.gate import GateScreen, MenuScreen
 from iris_tui.pages import TextPage
 from iris_tui.widgets.pane import State
+from iris_tui.widgets.virtual_table import VirtualTable
 from providers.fake.clock import FakeClock
 from providers.fake.query_samples import FakeDatabase
 from providers.fake.samples import sample
@@ -23,6 +25,8 @@ from tests.unit.test_console_app import Rig, console
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from iris_core.live.rows import ChangeSet
 
 pytestmark = pytest.mark.asyncio
 SQL = "SELECT task_id, state, worker_id FROM tasks"
@@ -262,6 +266,23 @@ async def test_read_only_offers_no_change() -> None:
         menu = rig.app.screen
         assert isinstance(menu, MenuScreen)
         assert not any(BY_ID[name].mutates for _, name, _ in menu.entries)
+
+
+async def test_a_key_right_after_an_answer_is_about_its_rows_where_drawing_is_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flush = VirtualTable.flush
+
+    def slow(table: VirtualTable, changes: ChangeSet) -> None:
+        time.sleep(0.1)  # a slow terminal: flushes rest for a while after such a one
+        flush(table, changes)
+
+    async with queries() as rig:
+        monkeypatch.setattr(VirtualTable, "flush", slow)
+        await rig.ask("SELECT 1")
+        await rig.ask()
+        await rig.keys("x")
+        await rig.until(lambda: isinstance(rig.app.screen, MenuScreen))
 
 
 async def test_rows_are_saved_as_csv_and_json(tmp_path: Path) -> None:
