@@ -21,6 +21,7 @@ from iris_controller.commits import Command, Commits, Committed, LoopStats, Plan
 from iris_controller.crowd import Crowd
 from iris_controller.quiet import Repeats
 from iris_controller.rpc.errors import RpcError
+from iris_controller.slicing import Slicing
 from iris_controller.state import kernel
 from iris_controller.state.changes import Changes
 from iris_controller.state.model import Model
@@ -66,6 +67,7 @@ class ControllerLoop:
         self._wake = asyncio.Event()
         self._listeners: list[Callable[[Committed], None]] = []
         self._gate = WriteGate()
+        self._slicing = Slicing(model, ticker, self._gate)
         self._parked: list[Command[Any]] = []
         """The controller's own commands that came while the gate was held."""
         self._forgot_ms = 0
@@ -75,8 +77,6 @@ class ControllerLoop:
         """There is such a batch; one that is a slice of the scheduler alone has no commands."""
         self._single = 0
         """So many commands are to be taken one by one."""
-        self._slices_from = 0.0
-        """Monotonic; no slice before."""
         self._failed_in_a_row = 0
         self._committed = asyncio.Condition()
         self._repeats = Repeats()
@@ -203,16 +203,12 @@ class ControllerLoop:
     # One batch ----------------------------------------------------------------------------------------------
 
     def _slice_due(self) -> bool:
-        return self._may_slice() and not self._single and time.monotonic() >= self._slices_from
-
-    def _may_slice(self) -> bool:
-        return self._ticker.wanted() and not self._gate.fenced and not self._gate.held
+        return not self._single and self._slicing.is_due
 
     async def _rest(self) -> None:
         """Until there is something to do. A scheduler that failed is asked again a little later."""
-        pause = self._slices_from - time.monotonic() if self._may_slice() else None
         try:
-            async with asyncio.timeout(pause):
+            async with asyncio.timeout(self._slicing.pause_s()):
                 await self._wake.wait()
         except TimeoutError:
             return
@@ -279,7 +275,7 @@ class ControllerLoop:
     def _plan(self, commands: list[Command[Any]], sliced: bool, now_ms: int) -> tuple[Overlay, dict[str, str]]:
         """Plans what fits into one slice of loop time; commands that do not are put back at the head of the queue."""
         while True:
-            overlay, reasons = self._slice(now_ms) if sliced else (Overlay(self.model), {})
+            overlay, reasons = self._slicing.plan(now_ms) if sliced else (Overlay(self.model), {})
             culprit = self._plan_commands(overlay, commands, now_ms)
             if culprit is None:
                 break
@@ -295,19 +291,6 @@ class ControllerLoop:
             self._isolate(commands, sliced, fault)
             return Overlay(self.model), {}
         return overlay, reasons
-
-    def _slice(self, now_ms: int) -> tuple[Overlay, dict[str, str]]:
-        overlay = Overlay(self.model)
-        try:
-            return overlay, self._ticker.slice(overlay, now_ms)
-        except Exception as fault:
-            self._slice_failed(fault)
-            return Overlay(self.model), {}
-
-    def _slice_failed(self, fault: BaseException) -> None:
-        log.error("a scheduling slice failed", exc_info=fault)
-        self._ticker.dropped()
-        self._slices_from = time.monotonic() + RETRY_SECONDS
 
     def _plan_commands(self, overlay: Overlay, commands: list[Command[Any]], now_ms: int) -> int | None:
         """Plans in order. Returns the position of one that failed by a fault of ours, already answered; else None."""
@@ -344,7 +327,7 @@ class ControllerLoop:
             if sliced:
                 self._ticker.dropped()
         elif sliced:
-            self._slice_failed(fault)
+            self._slicing.failed(fault)
         commands.clear()
 
     def _forget_before(self, now_ms: int) -> int | None:
