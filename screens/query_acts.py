@@ -78,7 +78,7 @@ class QueryActs(TargetActions):
         """Ask which column is meant, and go on once it is chosen."""
         from iris_tui.gate import MenuScreen
 
-        result = self.result
+        query, result = self._query, self.result
         assert result is not None
         found = id_columns(result)
         if not found:
@@ -95,7 +95,10 @@ class QueryActs(TargetActions):
         def chosen(number: str | None) -> None:
             if number:
                 self._take_column(int(number))
-                then()
+                if query.shows_content():
+                    then()
+                else:
+                    query.when_settled(then)  # the rows are filled anew, and where drawing is slow they come a little later
 
         self._query.app.push_screen(MenuScreen("Which ids are meant?", entries), chosen)
 

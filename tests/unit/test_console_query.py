@@ -258,6 +258,25 @@ async def test_where_two_columns_hold_ids_the_operator_chooses() -> None:
         assert rig.query.store.order == ["/ada/train-llama/0", "/ada/train-llama/1"]
 
 
+async def test_what_a_column_was_chosen_for_goes_on_where_drawing_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    flush = VirtualTable.flush
+
+    def slow(table: VirtualTable, changes: ChangeSet) -> None:
+        time.sleep(0.1)  # flushes rest for a while after such a one: the rows are not shown anew at once
+        flush(table, changes)
+
+    async with queries() as rig:
+        rig.database.names = ("job_id", "task_id")
+        rig.database.rows = [("/ada/train-llama", "/ada/train-llama/0")]
+        await rig.ask("SELECT job_id, task_id FROM tasks")
+        await rig.until(lambda: "acts on: A chooses" in rig.screen_text())
+        monkeypatch.setattr(VirtualTable, "flush", slow)
+        await rig.keys("x")
+        await rig.until(lambda: isinstance(rig.app.screen, MenuScreen) and "Which ids are meant?" in rig.screen_text())
+        await rig.keys("a")
+        await rig.until(lambda: isinstance(rig.app.screen, MenuScreen) and "Complete" in rig.screen_text())
+
+
 async def test_read_only_offers_no_change() -> None:
     async with queries(read_only=True) as rig:
         await rig.ask()
