@@ -98,7 +98,8 @@ class QueryActs(TargetActions):
                 if query.shows_content():
                     then()
                 else:
-                    query.when_settled(then)  # the rows are filled anew, and where drawing is slow they come a little later
+                    # The rows are filled anew; where drawing is slow they come a little later.
+                    query.when_settled(then)
 
         self._query.app.push_screen(MenuScreen("Which ids are meant?", entries), chosen)
 
