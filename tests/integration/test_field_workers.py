@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import os
@@ -20,6 +21,7 @@ from iris_core.client.grpc_client import GrpcClient
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
 from tests.conftest import RequireService
 from tests.integration.served import Served, launch, served, status, task, wait_jobs
+from tests.integration.slices_world import query, slice_of
 
 
 def until(condition: Callable[[], bool], what: str, timeout_s: float = 90) -> None:
@@ -60,8 +62,12 @@ def test_c02_a_frozen_worker_is_given_up_and_replaced_and_its_task_runs_once(tmp
         try:
             until(lambda: task(client, "/t/dup/0").task.attempt_uid != first.attempt_uid, "it was never given up")
             until(lambda: running(client, "/t/dup/0"), "it never ran again")
+            # One that comes back before it is decided that its slice goes keeps it.
+            ready = f"SELECT 1 FROM slices WHERE lifecycle = 'ready' AND slice_id = '{slice_of(first.worker_id)}'"
+            until(lambda: not query(client, ready), "its slice was not given up")
         finally:
-            os.kill(pid, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
         shown = task(client, "/t/dup/0")
         assert [a.state for a in shown.attempts] == [common_pb2.TASK_STATE_WORKER_FAILED, common_pb2.TASK_STATE_RUNNING]
         assert shown.task.preemption_count == 1 and shown.task.worker_id != first.worker_id
