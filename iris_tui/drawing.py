@@ -105,32 +105,37 @@ def width_of(runs: Iterable[Run]) -> int:
     return sum(cell_len(run.text) for run in runs)
 
 
-def strip_of(runs: Sequence[Run], width: int, paint: Paint, *, over: Style | None = None) -> Strip:
-    """A line of exactly `width` cells. `over` is laid over the tones (a cursor, a title)."""
-    base = paint.base + over if over is not None else paint.base
-    segments: list[Segment] = []
-    left, said, tone = width, "", Tone.PLAIN
-
-    def end() -> None:
-        if said:
-            segments.append(Segment(said, base if tone is Tone.PLAIN else base + paint.tones[tone]))
-
+def joined(runs: Iterable[Run]) -> list[Run]:
+    """The same texts in as few runs as there are tones in a row. Beyond ASCII a text stays by itself: behind another one it may join with
+    that, and take other room."""
+    result: list[Run] = []
+    said, tone = "", Tone.PLAIN
     for run in runs:
-        if left <= 0:
-            break
-        text = cut(run.text, left)
-        left -= cell_len(text)
-        # In as few pieces as there are tones in a row: whatever is done with a line later is done with each piece. Beyond ASCII a text
-        # may join with what it is put behind, and take other room.
-        if run.tone is tone and text.isascii():
-            said += text
-        elif text:
-            end()
-            said, tone = text, run.tone
-    if left > 0 and tone is Tone.PLAIN:
-        said += " " * left
-        left = 0
-    end()
-    if left > 0:
-        segments.append(Segment(" " * left, base))
+        if run.tone is tone and run.text.isascii():
+            said += run.text
+            continue
+        if said:
+            result.append(Run(said, tone))
+        said, tone = run
+    if said:
+        result.append(Run(said, tone))
+    return result
+
+
+def strip_of(
+    runs: Sequence[Run], width: int, paint: Paint, *, over: Style | None = None, used: int | None = None
+) -> Strip:
+    """A line of exactly `width` cells. `over` is laid over the tones (a cursor, a title).
+
+    `used` is how many cells the runs take, where it is known that they fit; without it they are measured, and cut.
+    """
+    base = paint.base + over if over is not None else paint.base
+    if used is None:
+        runs = cut_runs(runs, width)
+        used = width_of(runs)
+    # Whatever is done with a line later is done with each segment.
+    segments = [
+        Segment(text, base if tone is Tone.PLAIN else base + paint.tones[tone])
+        for text, tone in joined([*runs, Run(" " * (width - used))])
+    ]
     return Strip(segments, width)

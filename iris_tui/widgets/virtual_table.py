@@ -12,17 +12,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from textual.geometry import Region, Size
 from textual.message import Message
 
 from iris_core.live.columns import NOTHING, ColumnSpec, Tone
 from iris_core.live.fitting import fit
-from iris_tui.drawing import Run, cut_runs, padded, strip_of, width_of
+from iris_tui.drawing import Run, padded, strip_of, width_of
 from iris_tui.keymap import bindings
 from iris_tui.scope import ActionHost
 from iris_tui.widgets.line import Line, Painted
+from iris_tui.widgets.row_texts import Pieces, RowTexts
 from iris_tui.widgets.scrolled import Scrolled
 
 if TYPE_CHECKING:
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 
     from iris_core.live.rows import ChangeSet, Row, RowStore
     from iris_tui.glyphs import Glyphs
-
-Pieces: TypeAlias = list[list[Run]]
-"""The texts of a line, by column."""
 
 GUTTER = 2
 """Cells left of the first column: cursor and mark."""
@@ -111,8 +109,7 @@ class VirtualTable(ActionHost, Scrolled, Painted, can_focus=True, inherit_bindin
         """The row that was chosen last: the cursor returns to it when a filter had hidden it."""
         self._fitted: list[tuple[ColumnSpec[Any], int]] = []
         self._fitted_for = -1
-        self._moving: list[int] = []
-        """Places in `_fitted` of the columns that move with time."""
+        self._texts = RowTexts(view, (), 0)
         self._needs: dict[str, int] = {}
         """Cells that the widest text seen takes, by column; 0 where nothing stands in it."""
         self._needs_of: tuple[ColumnSpec[Any], ...] = ()
@@ -147,7 +144,8 @@ class VirtualTable(ActionHost, Scrolled, Painted, can_focus=True, inherit_bindin
             if entry is None or row is None:
                 continue
             made_of = self._made_of(row)
-            pieces = self._moved(row, entry[1]) if entry[0][0] == made_of else self._pieces(row)
+            same = entry[0][0] == made_of
+            pieces = self._texts.moved(row, entry[1], now_ms) if same else self._texts.pieces(row, now_ms)
             if pieces != entry[1]:
                 del self._cache[name]
                 self._ahead[name] = (made_of, pieces)
@@ -366,7 +364,7 @@ class VirtualTable(ActionHost, Scrolled, Painted, can_focus=True, inherit_bindin
                 self._cache.clear()
                 self._ahead.clear()
             self._fitted, self._fitted_for = fitted, width
-            self._moving = [number for number, (column, _) in enumerate(fitted) if column.id in self.view.moving]
+            self._texts = RowTexts(self.view, fitted, width - GUTTER)
         return self._fitted
 
     def _draw_header(self) -> None:
@@ -382,30 +380,6 @@ class VirtualTable(ActionHost, Scrolled, Painted, can_focus=True, inherit_bindin
     def _made_of(self, row: Row[Any]) -> tuple[Any, ...]:
         """What the pieces of a row's line are made of, but for the time."""
         return (row.version, row.gone, row.depth, row.context, row.id in self.store.expanded)
-
-    def _pieces(self, row: Row[Any]) -> Pieces:
-        """The texts of a row's line, by column: cut, padded, and with the blank before them."""
-        whole = self.view.whole(row)
-        if whole is not None:
-            return [whole]
-        return [self._piece(row, number) for number in range(len(self._fit()))]
-
-    def _piece(self, row: Row[Any], number: int) -> list[Run]:
-        column, width = self._fitted[number]
-        cell = cut_runs(self.view.cells(row, column.id, width, self.now_ms), width)
-        blank = Run(" " * (width - width_of(cell)))
-        before = [Run(" ")] if number else []
-        return [*before, blank, *cell] if column.align == "right" else [*before, *cell, blank]
-
-    def _moved(self, row: Row[Any], pieces: Pieces) -> Pieces:
-        """The pieces of a row of which nothing has changed but the time."""
-        whole = self.view.whole(row)
-        if whole is not None:
-            return [whole]
-        now = list(pieces)
-        for number in self._moving:
-            now[number] = self._piece(row, number)
-        return now
 
     def render_line(self, y: int) -> Strip:
         line = y + self.scroll_offset.y
@@ -428,8 +402,10 @@ class VirtualTable(ActionHost, Scrolled, Painted, can_focus=True, inherit_bindin
             # It came into view by scrolling.
             self._measuring = True
             self.call_later(self._measure_seen)
+        self._fit()
+        texts = self._texts
         ahead = self._ahead.pop(row.id, None)
-        pieces = ahead[1] if ahead is not None and ahead[0] == made_of else self._pieces(row)
+        pieces = ahead[1] if ahead is not None and ahead[0] == made_of else texts.pieces(row, self.now_ms)
         gutter = [
             Run(self.glyphs.cursor if at_cursor and self.leads else " ", Tone.BUSY),
             Run(self.glyphs.mark if marked else " ", Tone.WARN),
@@ -437,7 +413,8 @@ class VirtualTable(ActionHost, Scrolled, Painted, can_focus=True, inherit_bindin
         over = (look.cursor if self.has_focus else look.idle_cursor) if at_cursor else None
         runs = [run for piece in pieces for run in piece]
         shown = [Run(run.text, Tone.DIM) for run in runs] if row.gone or row.context else runs
-        strip = strip_of([*gutter, *shown], width, look, over=over)
+        used = None if texts.used is None or self.view.whole(row) is not None else GUTTER + texts.used
+        strip = strip_of([*gutter, *shown], width, look, over=over, used=used)
         self._cache[row.id] = (key, pieces, strip)
         while len(self._cache) > max(_SCREENS * self.size.height, 64):
             self._cache.popitem(last=False)
