@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 EXACT = common_pb2.MATCH_SCOPE_EXACT
 PREFIX = common_pb2.MATCH_SCOPE_PREFIX
-DEADLINE = 60.0
+DEADLINE = 100.0
 OPTIONS = (
     ("grpc.max_receive_message_length", 16 << 20),
     ("grpc.use_local_subchannel_pool", 1),

@@ -42,7 +42,7 @@ def follow(running: Finelog, source: str, scope: int, total: int, **fields: obje
 
 @pytest.mark.parametrize("seed", range(2))
 def test_followers_get_every_line_once_while_ranks_push(running: Finelog, seed: int) -> None:
-    ranks, total = 6, 1500
+    ranks, total = 6, 900
     job = f"/u/follow{seed}"
 
     def produce(rank: int) -> None:
