@@ -123,7 +123,7 @@ class QueryScreen(QueryActs, QueryWriting, QueryTaking, ListScreen):
 
     def shows_content(self) -> bool:
         """There is a statement to write before there are rows; keys wait for the rows of an answer."""
-        return self.result is None or not self.result.rows or self.asking or self.is_ordered
+        return self.result is None or not self.result.rows or self.asking or self._rows_seen
 
     def match_row(self, row: Row[Any], wanted: Filter, now_ms: int) -> bool | None:
         assert self.result is not None
@@ -202,6 +202,8 @@ class QueryScreen(QueryActs, QueryWriting, QueryTaking, ListScreen):
             key: state[key] for key in ("filter", "sort", "descending", "cursor") if key in state
         }
         super().restore(list_state)
+        # Once they are shown nothing waits: a filtered list is ordered anew whenever the cursor moves.
+        self._rows_seen = False
         self.flush_now()
 
     def _fill(self) -> None:

@@ -304,6 +304,20 @@ async def test_a_key_right_after_an_answer_is_about_its_rows_where_drawing_is_sl
         await rig.until(lambda: isinstance(rig.app.screen, MenuScreen))
 
 
+async def test_a_key_that_moves_the_cursor_in_a_filtered_answer_holds_up_no_other() -> None:
+    async with queries() as rig:
+        await rig.ask()
+        rig.query.set_filter("worker_id:h100")
+        await rig.until(lambda: len(rig.query.store.order) == 2 and rig.query.takes_keys())
+        for number in (1, 0):
+            await rig.keys("down" if number else "up")
+            await rig.until(lambda: rig.query.table.cursor_id == f"/ada/train-llama/{number}")  # noqa: B023
+            assert rig.query.takes_keys()
+        await rig.keys("space")
+        await rig.until(lambda: bool(rig.query.store.marks))
+        assert rig.query.takes_keys()
+
+
 async def test_rows_are_saved_as_csv_and_json(tmp_path: Path) -> None:
     async with queries() as rig:
         await rig.ask()
