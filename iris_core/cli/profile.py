@@ -264,9 +264,12 @@ def _deliver(session: Session, kind: str, target: str, path: str, answer: pb.Pro
     if not data:
         raise IrisError(f"the profile of {target} is empty")
     name = path or f"profile-{kind}-{label(target)}.{suffix(answer.record.type, answer.record.format)}"
-    save(session, name, data, f"the {_CALLED[kind]} of {target}")
-    if answer.record.profile_id:
-        session.diagnostics.note(f"kept as {answer.record.profile_id}")
+    try:
+        save(session, name, data, f"the {_CALLED[kind]} of {target}")
+    finally:
+        # Also where it could not be written: nobody has to take it again for that.
+        if answer.record.profile_id:
+            session.diagnostics.note(f"kept as {answer.record.profile_id}")
 
 
 def print_text(data: bytes) -> None:

@@ -6,6 +6,7 @@ no plain file (a pipe, a device) is written to directly.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from pathlib import Path
@@ -30,6 +31,9 @@ def save(session: Session, path: str, data: bytes | Iterable[bytes], what: str) 
         output.flush()
         return
     try:
+        if path.endswith("/"):
+            # `Path` drops it, and a file would be made where somebody named a folder.
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         size = _write(Path(path), pieces)
     except OSError as error:
         raise IrisError(f"cannot write {shown(path)}: {(error.strerror or str(error)).lower()}") from None

@@ -202,11 +202,19 @@ def test_a_refusal_is_one_line_with_its_remedy(world: World) -> None:
     assert (done.code, done.err) == (1, f"Error: {refusal.message}; add memray\n")
 
 
-def test_a_profile_that_cannot_be_written_is_said(world: World) -> None:
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [("no/such/folder/x", "no such file or directory"), ("hot.svg/", "is a directory")],
+)
+def test_a_profile_that_cannot_be_written_is_said_with_where_it_is_kept(
+    world: World, tmp_path: Path, path: str, why: str
+) -> None:
     world.client.answer("ProfileTask", taken(speedscope()))
-    done = world.cli("task", "profile", "cpu", "/me/train/0", "-o", "no/such/folder/x")
+    done = world.cli("task", "profile", "cpu", "/me/train/0", "-o", path)
     assert done.code == 1
-    assert "cannot write 'no/such/folder/x': no such file or directory" in done.err
+    assert f"cannot write '{path}': {why}" in done.err
+    assert "kept as 20260101-0123456789ab" in done.err
+    assert not list(tmp_path.iterdir())
 
 
 # --- kept profiles -----------------------------------------------------------------------------------------------------
