@@ -129,6 +129,9 @@ class CapacityScreen(TreeRows):
         self.set_class(self.size.height < _LOW, "-low")
         loaded = self.source.loaded
         count = len(self.capacity.actions.order)
+        if self.actions.has_focus and (self.has_class("-low") or not count):
+            # It is not to be seen (any more): no key may go there.
+            self.table.take_focus()
         empty = ("Nothing was done to the machines since the controller started.",) if not count else ()
         self.actions_pane.set_status(
             live_status(self.session, self.link, what="actions", loaded=loaded, some=count, empty=empty)

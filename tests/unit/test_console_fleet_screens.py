@@ -249,6 +249,11 @@ async def test_of_two_tables_the_one_that_takes_the_keys_has_the_cursor() -> Non
         await rig.until(lambda: len(pointed()) == 1 and "scale up" in pointed()[0])
         await rig.keys("escape")
         await rig.until(lambda: len(pointed()) == 1 and "scale up" not in pointed()[0])
+        await rig.keys("tab")
+        await rig.until(lambda: len(pointed()) == 1 and "scale up" in pointed()[0])
+        # There is no room for both any more.
+        await rig.pilot.resize_terminal(120, 16)
+        await rig.until(lambda: screen.focused is screen.table and len(pointed()) == 1)
 
 
 @pytest.mark.asyncio
