@@ -22,6 +22,7 @@ from iris_controller.autoscaling.matching import (
 )
 from iris_controller.autoscaling.reservations import SHORT
 from iris_core.model.constraints import ZONE, Constraint, Op
+from iris_core.model.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -115,7 +116,7 @@ def _verdict(demand: Demand, state: GroupState, blocking: dict[str, GroupState])
         return GroupVerdict(name, NO_GROUP, f"it does not meet {' '.join(str(c) for c in missing)}", False)
     problem = gang_problem(demand, state) if demand.gang else ""
     if problem:
-        return GroupVerdict(name, NO_GANG, f"{problem}, the gang has {demand.count} tasks", False)
+        return GroupVerdict(name, NO_GANG, f"{problem}, the gang has {counted(demand.count, 'task')}", False)
     if not fits(demand, capacity(demand, state)):
         return GroupVerdict(name, TOO_SMALL, "one of its machines is too small", False)
     if not state.group.max_slices:

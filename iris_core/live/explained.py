@@ -99,7 +99,10 @@ def _asks(found: pb.Explanation) -> str:
         variant = f"{device.variant} " if device.variant else ""
         parts.append(f"{device.count} {variant}{device.kind.upper()}{'' if device.count == 1 else 's'}")
     if found.group_by:
-        parts.append(f"{found.gang_size} tasks at once on workers of one {found.group_by}")
+        size, group_by = found.gang_size, found.group_by
+        parts.append(
+            f"{size} tasks at once on workers of one {group_by}" if size != 1 else f"a worker that has {group_by}"
+        )
     return ", ".join(parts)
 
 

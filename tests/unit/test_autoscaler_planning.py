@@ -243,6 +243,8 @@ def test_a_gang_needs_a_slice_of_its_size() -> None:
     assert "four has 4 machines in a slice" in three.unmet[0].reason
     other = route([replace(gang, group_by="rack")], fleet)
     assert other.unmet[0].code == NO_GANG and "no attribute rack" in other.unmet[0].reason
+    for count, said in ((3, "the gang has 3 tasks"), (1, "the gang has 1 task")):
+        assert {v.reason.rpartition(", ")[2] for v in verdicts(replace(gang, count=count), fleet)} == {said}
 
 
 def test_cpu_work_takes_accelerators_only_where_nothing_else_could_ever_host_it() -> None:

@@ -134,6 +134,16 @@ def test_a_gang_shows_its_groups(world: World) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("size", "said"), [(2, "2 tasks at once on workers of one rack"), (1, "a worker that has rack")]
+)
+def test_what_a_gang_asks_for_is_told_in_its_number(world: World, size: int, said: str) -> None:
+    found = explanation()
+    found.gang_size, found.group_by = size, "rack"
+    world.client.answer("ExplainJob", pb.ExplainJobResponse(explanation=found))
+    assert f"4 h100 GPUs, {said}\n" in world.cli("job", "explain", "/ada/train").out
+
+
 def test_scale_groups_have_their_say(world: World) -> None:
     found = explanation()
     found.scale_groups.add(
