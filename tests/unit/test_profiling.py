@@ -255,6 +255,7 @@ async def test_no_permission_to_trace_says_what_the_kernel_is_set_to(
          "memray_version"),
         ("RuntimeError: No more than one Tracker instance can be active at the same time\n", "already_traced"),
         ("\n", "profiler_failed"),
+        ("Error: Failed to write flamegraph: No stack counts found\n", "nothing_seen"),
         ("Error: something else\n\nStack backtrace:\n   0: x\n", "profiler_failed"),
     ],
 )  # fmt: skip

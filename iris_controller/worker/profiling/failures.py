@@ -27,6 +27,7 @@ _NOT_PYTHON: Final = re.compile(
     re.IGNORECASE,
 )
 _OTHER_VERSION: Final = re.compile(r"incompatible with this version of memray", re.IGNORECASE)
+_NOTHING_SEEN: Final = re.compile(r"no stack counts found", re.IGNORECASE)
 _TRACED: Final = re.compile(r"already (?:being )?traced|No more than one Tracker instance", re.IGNORECASE)
 
 
@@ -106,6 +107,13 @@ def explain(tool: str, what: str, text: str) -> CannotProfile:
         return no_permission(what)
     if _NOT_PYTHON.search(text):
         return not_python(what)
+    if _NOTHING_SEEN.search(text):
+        # Of a process that waits all the time a flame graph has nothing to show; the other formats are empty then.
+        return CannotProfile(
+            f"{tool} saw {what} use no CPU meanwhile: there is nothing to draw",
+            hint="profile threads shows where it waits; or look for longer",
+            code="nothing_seen",
+        )
     said = " ".join((last_line(text) or "it gave no reason").split())
     said = said if len(said) <= _WORDS else said[: _WORDS - 1] + "…"
     return CannotProfile(f"{tool} failed on {what}: {said}", code="profiler_failed")
