@@ -125,6 +125,11 @@ class QueryScreen(QueryActs, QueryWriting, QueryTaking, ListScreen):
         """There is a statement to write before there are rows; keys wait for the rows of an answer."""
         return self.result is None or not self.result.rows or self.asking or self._rows_seen
 
+    def flush(self) -> None:
+        super().flush()
+        # A filtered list is to be ordered anew whenever the cursor moves: the order that was asked for is enough.
+        self._rows_seen = self._rows_seen or not (self._urgent or self._ordering)
+
     def match_row(self, row: Row[Any], wanted: Filter, now_ms: int) -> bool | None:
         assert self.result is not None
         return wanted.matches(filter_values(self.result, self._fields)(row.value))
@@ -202,7 +207,7 @@ class QueryScreen(QueryActs, QueryWriting, QueryTaking, ListScreen):
             key: state[key] for key in ("filter", "sort", "descending", "cursor") if key in state
         }
         super().restore(list_state)
-        # Once they are shown nothing waits: a filtered list is ordered anew whenever the cursor moves.
+        # Once they are shown no key waits any more.
         self._rows_seen = False
         self.flush_now()
 

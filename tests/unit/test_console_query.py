@@ -316,6 +316,9 @@ async def test_a_key_that_moves_the_cursor_in_a_filtered_answer_holds_up_no_othe
         await rig.keys("space")
         await rig.until(lambda: bool(rig.query.store.marks))
         assert rig.query.takes_keys()
+        await rig.ask()
+        await rig.until(lambda: not rig.query.store.marks and rig.query.takes_keys())
+        assert rig.query.filter is not None and len(rig.query.store.order) == 2
 
 
 async def test_rows_are_saved_as_csv_and_json(tmp_path: Path) -> None:
