@@ -156,12 +156,17 @@ def _groups_text(groups: list[dict[str, object]]) -> str:
 def _excluded_text(workers: Iterable[pb.WorkerStatus], count: int) -> str:
     """A line for each of the first workers that get no work, with what brings it back; the table below cuts that."""
     from iris_core.model.text import one_line
+    from iris_core.wire.gen.iris.v1.common_pb2 import WORKER_HEALTH_HEALTHY
 
-    shown = [worker for worker in workers if worker.excluded][:EXCLUDED_SHOWN]
+    # Those that are counted: of one that is dead or on its way out that is what there is to say.
+    counted = [w for w in workers if w.excluded and w.health == WORKER_HEALTH_HEALTHY and not w.stopping]
+    shown = counted[:EXCLUDED_SHOWN]
     lines = [f"Worker:    {one_line(worker.worker_id)} {one_line(worker.health_reason)}\n" for worker in shown]
     more = count - len(shown)
     if more > 0:
-        lines.append(f"Worker:    {more} more that get no work: iris rpc controller list-workers\n")
+        lines.append(
+            f"Worker:    {more}{' more' if shown else ''} that get no work: iris rpc controller list-workers\n"
+        )
     return "".join(lines)
 
 

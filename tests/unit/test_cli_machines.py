@@ -111,7 +111,11 @@ def test_cluster_status_says_of_a_worker_that_gets_no_work_what_brings_it_back(w
         )
         for n in range(8)
     ]
-    world.client.answer("ListWorkers", controller_pb2.ListWorkersResponse(workers=rows))
+    dead = controller_pb2.WorkerStatus(
+        worker_id="a", health="WORKER_HEALTH_DEAD", health_reason="silent", excluded=True
+    )
+    going = controller_pb2.WorkerStatus(worker_id="b", health="WORKER_HEALTH_HEALTHY", stopping=True, excluded=True)
+    world.client.answer("ListWorkers", controller_pb2.ListWorkersResponse(workers=[dead, going, *rows]))
     world.client.answer(
         "GetClusterStatus",
         controller_pb2.GetClusterStatusResponse(workers_total=8, workers_healthy=1, workers_excluded=7),
@@ -122,6 +126,8 @@ def test_cluster_status_says_of_a_worker_that_gets_no_work_what_brings_it_back(w
     assert lines[:5] == [f"Worker:    bad-{n} {why}" for n in range(1, 6)]
     assert lines[5:] == ["Worker:    2 more that get no work: iris rpc controller list-workers"]
     assert json.loads(world.cli("cluster", "status", "-o", "json").out)["workers_excluded"] == 7
+    world.client.answer("ListWorkers", controller_pb2.ListWorkersResponse(workers=[rows[0]], next_page_token="more"))
+    assert "Worker:    7 that get no work: iris rpc" in world.cli("cluster", "status").out
 
 
 def test_vm_logs_are_made_harmless(world: World) -> None:
