@@ -135,7 +135,7 @@ def worker_view(model: Model, worker: Worker, age_ms: int) -> controller_pb2.Wor
         attached=worker.attached,
         build_failures=worker.build_failures,
         stopping=worker.stopping,
-        excluded=worker.excluded,
+        excluded=worker.excluded and not leaving(model, worker),
     )
     for key, value in worker.attributes.items():
         status.attributes[key].CopyFrom(value_to_wire(value))

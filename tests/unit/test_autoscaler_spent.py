@@ -11,6 +11,7 @@ from iris_controller.state.observed import FailureKind
 from iris_controller.state.staging import MAX_IN_A_ROW
 from iris_core.model.resources import Device
 from iris_core.model.states import ACTIVE, TaskState
+from iris_core.wire.gen.iris.v1 import controller_pb2
 from tests.unit.autoscaler_world import AutoscalerWorld, calm, group, tpu_group
 from tests.unit.kernel_world import job_spec
 
@@ -31,8 +32,12 @@ def fail_to_stage(w: AutoscalerWorld, worker_id: str, times: int = MAX_IN_A_ROW)
         w.queue.tell()
 
 
+def view(w: AutoscalerWorld, worker_id: str) -> controller_pb2.WorkerStatus:
+    return worker_view(w.world.model, w.world.model.workers[worker_id], 0)
+
+
 def reason(w: AutoscalerWorld, worker_id: str) -> str:
-    return worker_view(w.world.model, w.world.model.workers[worker_id], 0).health_reason
+    return view(w, worker_id).health_reason
 
 
 async def test_an_idle_slice_with_such_a_worker_is_replaced_and_the_work_that_waits_for_it_runs() -> None:
@@ -72,11 +77,16 @@ async def test_what_runs_beside_it_is_not_ended_for_it() -> None:
     await w.pass_time(300)
     assert w.lifecycles() == {slice_id: "ready"} and not w.said("worker_failed")
     assert w.world.task(job_id="/u/b").state is TaskState.RUNNING
-    assert reason(w, bad).endswith(f"{DISK}; its slice is replaced once nothing runs on it")
+    told = view(w, bad)
+    assert told.excluded and told.health_reason.endswith(f"{DISK}; its slice is replaced once nothing runs on it")
     w.world.observe(good.attempt_uid, TaskState.SUCCEEDED, good.worker_id)
     w.queue.tell()
     await w.look()
     assert w.lifecycles() == {slice_id: "draining"} and len(w.said("worker_failed")) == 1
+    told = view(w, bad)
+    assert (told.excluded, told.health_reason) == (False, "stopping: its slice is being deleted"), (
+        "none is to bring it back"
+    )
 
 
 async def test_work_that_came_to_the_slice_meanwhile_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
