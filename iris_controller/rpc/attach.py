@@ -60,7 +60,6 @@ class WorkerSessions:
         """Is told what a worker measured of its attempts."""
         self.health = HealthKeeper(loop, dispatch.dead_after_s, self._sessions, clock)
         """How each known worker is."""
-        self._contacts = self.health.contacts
         self._shippers: dict[str, tuple[pipeline_pb2.ShipperHealth, float]] = {}
         self._requests = itertools.count(1)
         self.on_capture: Callable[[str, worker_pb2.ProfileCapture], None] | None = None
@@ -253,7 +252,7 @@ class WorkerSessions:
                 if session.closed:
                     # Replaced or given up: what it says now may be of a world that is over. It attaches anew.
                     return
-                self._contacts[session.worker_id].heard(self._clock())
+                self.health.heard(session.worker_id)
                 self._received(session, message)
         except Exception as error:  # the stream broke: a normal event
             log.debug("stream of %s ended: %s", session.worker_id, error)

@@ -42,30 +42,33 @@ class HealthKeeper:
         self._sessions = sessions
         self._clock = clock
         now = self._assessed = clock()
-        self.contacts = {worker_id: Liveness(now) for worker_id in self._model.workers}
+        self._contacts = {worker_id: Liveness(now) for worker_id in self._model.workers}
         """Of every worker that is known or attached."""
         self._posted: set[str] = set()
         """Workers with a health command on its way: a second would say the same."""
 
     def age_ms(self, worker_id: str) -> int:
         """Since the worker's last message, at most since boot."""
-        known = self.contacts.get(worker_id)
+        known = self._contacts.get(worker_id)
         return int((self._clock() - known.last_message) * 1000) if known is not None else 0
 
     def attached(self, worker_id: str) -> None:
         """It has a stream, and said so just now."""
-        contact = self.contacts.setdefault(worker_id, Liveness(self._clock()))
-        contact.heard(self._clock())
-        contact.attached = True
+        self._contacts.setdefault(worker_id, Liveness(self._clock())).attached = True
+        self.heard(worker_id)
+
+    def heard(self, worker_id: str) -> None:
+        """It said something just now. Only of one that is known or attached."""
+        self._contacts[worker_id].heard(self._clock())
 
     def detached(self, worker_id: str) -> None:
         """Its stream has ended."""
-        self.contacts[worker_id].attached = False
+        self._contacts[worker_id].attached = False
         self.assess(worker_id)
 
     def forget(self, worker_id: str) -> None:
         """It is neither known nor attached any more."""
-        self.contacts.pop(worker_id, None)
+        self._contacts.pop(worker_id, None)
 
     def assess_all(self) -> None:
         """Called every `dead_after`/10.
@@ -79,14 +82,14 @@ class HealthKeeper:
         self._assessed = now
         if late > interval:
             log.warning("the controller did not run for %.1f s; no worker is judged by that time", late)
-            for contact in self.contacts.values():
+            for contact in self._contacts.values():
                 contact.forgive(late, now)
-        for worker_id in list(self.contacts):
+        for worker_id in list(self._contacts):
             self.assess(worker_id)
 
     def _verdict(self, worker: Worker) -> tuple[WorkerHealth, str]:
         """Health as of now, and why."""
-        contact = self.contacts[worker.worker_id]
+        contact = self._contacts[worker.worker_id]
         now = self._clock()
         health = contact.health(now, self._dead_after_s)
         session = self._sessions.get(worker.worker_id)
@@ -114,7 +117,7 @@ class HealthKeeper:
         worker = self._model.workers.get(worker_id)
         if worker is None or worker_id in self._posted:
             return
-        contact = self.contacts[worker_id]
+        contact = self._contacts[worker_id]
         health, reason = self._verdict(worker)
         if worker.health is health and worker.attached == contact.attached:
             silent = self._clock() - contact.last_message > self._dead_after_s / 5
@@ -143,7 +146,7 @@ class HealthKeeper:
             worker,
             health=health,
             health_reason=reason,
-            attached=self.contacts[worker_id].attached,
+            attached=self._contacts[worker_id].attached,
             stopping=stopping,
             placeable=health is WorkerHealth.HEALTHY and not is_going(o, worker.slice_id),
         )
