@@ -164,9 +164,8 @@ def _excluded_text(workers: Iterable[pb.WorkerStatus], count: int) -> str:
     lines = [f"Worker:    {one_line(worker.worker_id)} {one_line(worker.health_reason)}\n" for worker in shown]
     more = count - len(shown)
     if more > 0:
-        lines.append(
-            f"Worker:    {more}{' more' if shown else ''} that get no work: iris rpc controller list-workers\n"
-        )
+        others = f"{more:,}{' more' if shown else ''} that {'get' if more != 1 else 'gets'} no work"
+        lines.append(f"Worker:    {others}: iris rpc controller list-workers\n")
     return "".join(lines)
 
 

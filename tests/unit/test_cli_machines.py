@@ -128,6 +128,12 @@ def test_cluster_status_says_of_a_worker_that_gets_no_work_what_brings_it_back(w
     assert json.loads(world.cli("cluster", "status", "-o", "json").out)["workers_excluded"] == 7
     world.client.answer("ListWorkers", controller_pb2.ListWorkersResponse(workers=[rows[0]], next_page_token="more"))
     assert "Worker:    7 that get no work: iris rpc" in world.cli("cluster", "status").out
+    world.client.answer("ListWorkers", controller_pb2.ListWorkersResponse(workers=rows[:7]))
+    assert "Worker:    2 more that get no work: iris rpc" in world.cli("cluster", "status").out
+    world.client.answer(
+        "GetClusterStatus", controller_pb2.GetClusterStatusResponse(workers_total=7, workers_excluded=6)
+    )
+    assert "Worker:    1 more that gets no work: iris rpc" in world.cli("cluster", "status").out
 
 
 def test_vm_logs_are_made_harmless(world: World) -> None:
