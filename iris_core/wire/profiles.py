@@ -39,7 +39,7 @@ _SUFFIXES: Final[dict[str, str]] = {
     "stats": "json",
     "text": "txt",
 }
-_ENDINGS: Final = frozenset({"json", "svg", "html", "txt", "folded", "bin"})
+_ENDINGS: Final = frozenset({name.rpartition(".")[2] for name in _SUFFIXES.values()} | {"bin", "folded"})
 
 
 def number_of(words: dict[int, str], word: str) -> int:
