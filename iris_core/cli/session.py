@@ -154,12 +154,9 @@ class Session:
         """Names what to do about a controller that did not answer, where it is one that this program deploys and nothing is said yet."""
         if self._target is None:
             return
-        from iris_core.client.calls import NotReached, Timeout
         from iris_core.contracts import ConnectFailed
 
-        # Any other kind is about the host itself, or the way to it.
-        unreached = isinstance(error, NotReached | Timeout) or type(error) is ConnectFailed
-        if unreached and isinstance(error, ConnectFailed) and not error.hint:
+        if isinstance(error, ConnectFailed) and not (error.hint or error.on_the_way):
             error.hint = self._target.way_out(f"{self.program} {self.selector()}".rstrip())
 
     def at_close(self, call: Callable[[], object]) -> None:

@@ -5,6 +5,8 @@ Must never import another contract: all of them raise these.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class IrisError(Exception):
     """Any failure that an operator is told about in one line. `exit_code` is the command line's exit code for it.
@@ -29,6 +31,9 @@ class IrisError(Exception):
 
 class ConnectFailed(IrisError):
     """The endpoint did not answer; nothing is known about what it did with the request."""
+
+    on_the_way: ClassVar[bool] = False
+    """Whether it is the way to its host that failed, so that nothing is known of the endpoint itself."""
 
 
 class UsageFailed(IrisError):

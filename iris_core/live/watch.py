@@ -172,7 +172,7 @@ class Watch:
             self._detail = fault_text(failure)
             self._broken = link_after(failure)
             self._unknown = isinstance(failure, Denied) and failure.status == "UNAUTHENTICATED"
-            self._unreached = isinstance(failure, ConnectFailed) and not failure.hint
+            self._unreached = isinstance(failure, ConnectFailed) and not (failure.hint or failure.on_the_way)
             asked = failure.retry_after_ms / 1000 if isinstance(failure, RpcFailed) else 0.0
             await first_of(self._clock.sleep(self._backoff.next_s(at_least_s=asked)), self._changed.wait())
 

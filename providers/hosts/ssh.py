@@ -67,6 +67,8 @@ class HostUnreachable(ConnectFailed):
     `begun`: a command may have been started, and whether it took effect is not known. `final`: trying again is of no use.
     """
 
+    on_the_way = True
+
     def __init__(self, message: str, *, hint: str = "", begun: bool = False, final: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.begun = begun

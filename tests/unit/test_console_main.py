@@ -18,11 +18,14 @@ from iris_core.connect import Target, resolve
 from iris_core.contracts import ConnectFailed
 from iris_tui.app import IrisApp
 from iris_tui.main import _without_plain, session_for
+from providers.hosts.ssh import HostUnreachable
 
 if TYPE_CHECKING:
     from iris_core.contracts import AsyncClient
 
 IRIS = Path(sys.executable).with_name("iris")
+_DEPLOYED = "remote_state_dir: file:///r, local_state_dir: /s"
+_REFUSED = "cannot connect: connection refused"
 
 
 def run(*words: str, stdin: str = "", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -113,23 +116,24 @@ def test_a_session_names_its_cluster_for_command_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("storage", "hint", "named"),
+    ("storage", "failure", "named"),
     [
-        ("remote_state_dir: file:///r, local_state_dir: /s", "", True),
-        ("remote_state_dir: file:///r, local_state_dir: /s", "is the host up?", False),
-        ("local_state_dir: /s", "", False),
+        (_DEPLOYED, ConnectFailed(_REFUSED), True),
+        (_DEPLOYED, ConnectFailed(_REFUSED, hint="is the host up?"), False),
+        (_DEPLOYED, HostUnreachable(_REFUSED), False),
+        ("local_state_dir: /s", ConnectFailed(_REFUSED), False),
     ],
 )
 @pytest.mark.asyncio
 async def test_a_deployment_that_does_not_answer_is_told_what_to_look_at(
-    storage: str, hint: str, named: bool, tmp_path: Path
+    storage: str, failure: ConnectFailed, named: bool, tmp_path: Path
 ) -> None:
-    """As the command line says it; not where the failure says itself what to do."""
+    """As the command line says it; not where the failure says itself what to do, nor where it is of the way to the host."""
     file = tmp_path / "lab.yaml"
     file.write_text(f"name: lab\nplatform: {{local: }}\ncontroller: {{local: {{port: 9}}}}\nstorage: {{{storage}}}\n")
 
     async def connect() -> AsyncClient:
-        raise ConnectFailed("cannot connect: connection refused", hint=hint)
+        raise failure
 
     session = session_for(
         resolve(config=str(file)), client_factory=connect, selector="--config=lab.yaml", remember=False
