@@ -24,6 +24,7 @@ class Failures:
         self._memory = memory
         self._actions = actions
         self._clock = clock
+        self._started_at = clock.monotonic()
 
     def book(
         self,
@@ -52,10 +53,15 @@ class Failures:
         return True
 
     def is_recent(self, name: str, now: float) -> bool:
-        """Whether the group failed within the longest pause, and nothing of it became ready since."""
+        """Whether the group failed within the longest pause, and nothing of it became ready since.
+
+        Of a failure before the controller's start it is not known when it was: it counts as one of that moment.
+        """
         row = self._model.scaling_groups.get(name)
-        failed = row is not None and row.consecutive_failures > 0
-        return failed and now - self._memory.of(name, now).troubled_at < backoff.LONGEST_PAUSE_MS / 1000
+        if row is None or not row.consecutive_failures:
+            return False
+        failed_at = max(self._memory.of(name, now).troubled_at, self._started_at)
+        return now - failed_at < backoff.LONGEST_PAUSE_MS / 1000
 
     def say(self, name: str) -> None:
         row = self._model.scaling_groups.get(name)

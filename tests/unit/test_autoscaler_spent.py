@@ -12,6 +12,7 @@ from iris_controller.state.staging import MAX_IN_A_ROW
 from iris_core.model.resources import Device
 from iris_core.model.states import ACTIVE, TaskState
 from iris_core.wire.gen.iris.v1 import controller_pb2
+from providers.fake.machines import Outcome
 from tests.unit.autoscaler_world import AutoscalerWorld, calm, group, tpu_group
 from tests.unit.kernel_world import job_spec
 
@@ -128,6 +129,33 @@ async def test_what_all_machines_fail_at_takes_one_slice_after_the_other_and_nev
     assert not before & set(w.lifecycles()) and least == 2
     await w.pass_time(60)
     assert w.count("ready") == 3 and len(w.said("worker_failed")) == 3
+
+
+async def test_a_controller_that_starts_anew_does_not_take_the_next_one_for_that() -> None:
+    one = group(max_slices=2, buffer_slices=2)
+    w = AutoscalerWorld(one)
+    await w.look(3)
+    await w.pass_time(30)
+    assert w.count("ready") == 2
+    w.machines.script("cpu", [Outcome(ready_s=3600)])
+    for worker_id in list(w.world.model.workers):
+        w.world.change_worker(worker_id, excluded=True, excluded_reason=DISK, build_failures=3)
+    w.queue.tell()
+    # The clock of the machine is older than the controller.
+    w.clock.advance(3600)
+    w.world.now_ms += 3_600_000
+    await w.look()
+    await w.pass_time(2, step=1)
+    assert w.lifecycles() and w.count("ready") == len(w.lifecycles()) == 1, (
+        "the other one is gone, and the next not made yet"
+    )
+    (left,) = w.lifecycles()
+    await w.scaler.close()
+    again = AutoscalerWorld(one, world=w.world, machines=w.machines, clock=w.clock)
+    await again.look(2)
+    assert again.lifecycles()[left] == "ready" and not again.said("worker_failed")
+    await again.pass_time(60)
+    assert again.lifecycles()[left] == "ready" and len(again.lifecycles()) == 2, "the next one is on its way"
 
 
 async def test_who_brings_a_worker_back_is_said_where_nobody_replaces_it() -> None:
