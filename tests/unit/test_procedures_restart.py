@@ -26,6 +26,25 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.asyncio
 
 
+class Ending:
+    """What comes of each request that a controller ends: `answer` gets its number, from 1, and what the controller itself answers with."""
+
+    def __init__(self, world: World, answer: Callable[[int, Callable[[], str]], str]) -> None:
+        self.asked = 0
+        self._world, self._own, self._answer = world, world.checkpoint, answer
+        world.checkpoint = self._checkpoint  # type: ignore[method-assign]
+
+    def undo(self) -> None:
+        """From now on it answers by itself."""
+        self._world.checkpoint = self._own  # type: ignore[method-assign]
+
+    def _checkpoint(self, stop: bool, timeout_s: float) -> str:
+        if not stop:
+            return self._own(stop, timeout_s)
+        self.asked += 1
+        return self._answer(self.asked, lambda: self._own(stop, timeout_s))
+
+
 async def test_it_ships_what_was_approved_and_the_record_says_how_to_go_back(tmp_path: Path) -> None:
     world = World(tmp_path)
     outcome = await world.run()
@@ -322,11 +341,8 @@ async def test_a_newer_checkpoint_than_the_first_is_not_taken_for_the_one_that_t
     """It took one from time to time, took in more, and was gone: nobody heard what it ended with."""
     world = World(tmp_path, migrates=True)
     world.host.unhealthy.add(NEW)
-    take = world.checkpoint
 
-    def cut_off(stop: bool, timeout_s: float) -> str:
-        if not stop:
-            return take(stop, timeout_s)
+    def cut_off(asked: int, own: Callable[[], str]) -> str:
         periodic = world.save()
         assert world.work("after the periodic one")
         world.host.running = False
@@ -334,7 +350,7 @@ async def test_a_newer_checkpoint_than_the_first_is_not_taken_for_the_one_that_t
             world.host.last_checkpoint = ("boot-0", periodic)
         raise ConnectFailed("the connection broke")
 
-    world.checkpoint = cut_off  # type: ignore[method-assign]
+    ending = Ending(world, cut_off)
     outcome = await world.run()
     assert outcome.status is Status.ROLLED_BACK and "nothing was lost" in outcome.state
     assert "which checkpoint it ended with is not known" in outcome.state and "restart again" in outcome.next
@@ -343,7 +359,7 @@ async def test_a_newer_checkpoint_than_the_first_is_not_taken_for_the_one_that_t
     assert world.record == BEFORE and "after the periodic one" in world.database.rows
     # What it says to do works.
     world.host.unhealthy.clear()
-    world.checkpoint = take  # type: ignore[method-assign]
+    ending.undo()
     assert (
         await world.run(procedure="again")
     ).status is Status.DONE and "after the periodic one" in world.database.rows
@@ -391,18 +407,15 @@ async def test_a_stop_of_which_nobody_knows_whether_it_was_heard_is_asked_for_ag
     """The connection breaks while the controller may be saving: it still runs when that is looked at, and may end afterwards."""
     monkeypatch.setattr(moves, "LOST_ANSWER_S", 0.0)
     world = World(tmp_path)
-    take, asked = world.checkpoint, 0
 
-    def cut_off(stop: bool, timeout_s: float) -> str:
-        nonlocal asked
-        asked += stop
-        if stop and asked <= cut:
+    def cut_off(asked: int, own: Callable[[], str]) -> str:
+        if asked <= cut:
             raise ConnectFailed("the connection broke")
-        return take(stop, timeout_s)
+        return own()
 
-    world.checkpoint = cut_off  # type: ignore[method-assign]
+    ending = Ending(world, cut_off)
     outcome = await world.run()
-    assert asked == 2
+    assert ending.asked == 2
     if cut == 1:
         assert outcome.status is Status.DONE and world.host.release == NEW and world.free
         return
@@ -414,15 +427,12 @@ async def test_a_stop_of_which_nobody_knows_whether_it_was_heard_is_asked_for_ag
 
 async def test_a_stop_of_one_that_ends_at_the_word_of_another_caller_finds_its_last_checkpoint(tmp_path: Path) -> None:
     world = World(tmp_path)
-    take = world.checkpoint
 
-    def ending(stop: bool, timeout_s: float) -> str:
-        path = take(stop, timeout_s)
-        if stop:
-            raise RpcFailed("UNAVAILABLE", "this controller ends after its last checkpoint", code="ending")
-        return path
+    def ends_already(asked: int, own: Callable[[], str]) -> str:
+        own()
+        raise RpcFailed("UNAVAILABLE", "this controller ends after its last checkpoint", code="ending")
 
-    world.checkpoint = ending  # type: ignore[method-assign]
+    Ending(world, ends_already)
     outcome = await world.run()
     assert outcome.status is Status.DONE and world.record is not None
     assert world.record.rollback_checkpoint == max(world.checkpoints)
@@ -433,14 +443,11 @@ async def test_of_one_that_ends_at_the_word_of_another_caller_and_is_slow_nothin
 ) -> None:
     monkeypatch.setattr(moves, "ENDING_S", 0.05)
     world = World(tmp_path)
-    take = world.checkpoint
 
-    def ending(stop: bool, timeout_s: float) -> str:
-        if not stop:
-            return take(stop, timeout_s)
+    def ends_already(asked: int, own: Callable[[], str]) -> str:
         raise RpcFailed("UNAVAILABLE", "this controller ends after its last checkpoint", code="ending")
 
-    world.checkpoint = ending  # type: ignore[method-assign]
+    Ending(world, ends_already)
     outcome = await world.run()
     assert outcome.status is Status.UNKNOWN and "nothing was changed" not in outcome.state and not world.free
 
@@ -451,17 +458,12 @@ async def test_a_new_try_that_the_controller_in_its_place_answered_finds_its_las
 ) -> None:
     """It was killed while it was asked and started again; that one is asked by the client's own new try, and is ending when it is looked at."""
     world = World(tmp_path)
-    take, asked = world.checkpoint, 0
 
-    def retried(stop: bool, timeout_s: float) -> str:
-        nonlocal asked
-        if not stop:
-            return take(stop, timeout_s)
-        asked += 1
+    def retried(asked: int, own: Callable[[], str]) -> str:
         if asked == 1:
             world.host.running = False
             world.host.start(OLD)
-            path = take(stop, timeout_s)
+            path = own()
             world.host.last_checkpoint = (f"boot-{world.host.boot}", path)
             world.host.running = True
             return path
@@ -470,10 +472,10 @@ async def test_a_new_try_that_the_controller_in_its_place_answered_finds_its_las
             raise ConnectFailed("connection refused")
         raise RpcFailed("UNAVAILABLE", "this controller ends after its last checkpoint", code="ending")
 
-    world.checkpoint = retried  # type: ignore[method-assign]
+    ending = Ending(world, retried)
     outcome = await world.run()
     assert outcome.status is Status.DONE and world.record is not None
-    assert world.record.rollback_checkpoint == max(world.checkpoints) and asked == 2
+    assert world.record.rollback_checkpoint == max(world.checkpoints) and ending.asked == 2
 
 
 @pytest.mark.parametrize("end", ["done", "untouched", "never ran", "back"])
@@ -594,14 +596,11 @@ async def test_a_host_that_cannot_be_reached_leaves_record_lock_and_controller_a
     assert not world.host.effects and world.record == BEFORE and world.free and not world.checkpoints
     # It breaks off once the record is pending: the controller that goes on must not find a rollback at its next boot.
     world = World(tmp_path)
-    save = world.checkpoint
 
-    def cut_off(stop: bool, timeout_s: float) -> str:
-        if stop:
-            raise RpcFailed("UNAVAILABLE", "ssh ended with exit code 255")
-        return save(stop, timeout_s)
+    def cut_off(asked: int, own: Callable[[], str]) -> str:
+        raise RpcFailed("UNAVAILABLE", "ssh ended with exit code 255")
 
-    world.checkpoint = cut_off  # type: ignore[method-assign]
+    Ending(world, cut_off)
     outcome = await world.run(procedure=f"later-{back}")
     assert outcome.state == "nothing was changed: ssh ended with exit code 255"
     assert world.record == BEFORE and world.host.running and world.host.boot == 1 and world.free
@@ -668,18 +667,15 @@ async def test_what_a_controller_takes_in_that_was_killed_after_its_last_checkpo
     monkeypatch.setattr(moves, "ENDING_S", 0.05)
     world = World(tmp_path, migrates=True)
     world.host.unhealthy.add(NEW)
-    take, asked = world.checkpoint, 0
 
-    def killed(stop: bool, timeout_s: float) -> str:
-        nonlocal asked
-        path = take(stop, timeout_s)
-        asked += stop
-        if stop and (asked == 1 or not again):
+    def killed(asked: int, own: Callable[[], str]) -> str:
+        path = own()
+        if asked == 1 or not again:
             world.host.start(OLD)
             assert world.work(f"acknowledged after {asked}")
         return path
 
-    world.checkpoint = killed  # type: ignore[method-assign]
+    Ending(world, killed)
     outcome = await world.run()
     assert outcome.status is Status.ROLLED_BACK and "nothing was lost" in outcome.state
     assert "acknowledged after 1" in world.database.rows and world.free
@@ -706,27 +702,22 @@ async def test_a_controller_whose_answer_is_lost_with_it_and_that_is_killed_twic
     monkeypatch.setattr(moves, "LOST_ANSWER_S", 0.0)
     world = World(tmp_path, migrates=True)
     world.host.unhealthy.add(NEW)
-    take, asked = world.checkpoint, 0
 
-    def killed(stop: bool, timeout_s: float) -> str:
-        nonlocal asked
-        if not stop:
-            return take(stop, timeout_s)
-        asked += 1
+    def killed(asked: int, own: Callable[[], str]) -> str:
         if asked == 1:
             world.host.running = False
             world.host.start(OLD)
             starting(world, 3)
             raise ConnectFailed("the connection broke")
-        path = take(stop, timeout_s)
+        path = own()
         if asked == 2:
             world.host.start(OLD)
             assert world.work("acknowledged by the third")
         return path
 
-    world.checkpoint = killed  # type: ignore[method-assign]
+    ending = Ending(world, killed)
     outcome = await world.run()
-    assert outcome.status is Status.ROLLED_BACK and "nothing was lost" in outcome.state and asked == 3
+    assert outcome.status is Status.ROLLED_BACK and "nothing was lost" in outcome.state and ending.asked == 3
     assert "acknowledged by the third" in world.database.rows and world.free
     assert (world.host.release, world.host.running) == (OLD, True)
 
@@ -738,19 +729,14 @@ async def test_of_one_that_was_told_to_end_and_then_does_not_serve_nothing_is_sa
     monkeypatch.setattr(moves, "ENDING_S", 0.0)
     monkeypatch.setattr(moves, "LOST_ANSWER_S", 0.0)
     world = World(tmp_path)
-    take, asked = world.checkpoint, 0
 
-    def cut_off(stop: bool, timeout_s: float) -> str:
-        nonlocal asked
-        if not stop:
-            return take(stop, timeout_s)
-        asked += 1
+    def cut_off(asked: int, own: Callable[[], str]) -> str:
         starting(world, math.inf)
         raise fault
 
-    world.checkpoint = cut_off  # type: ignore[method-assign]
+    ending = Ending(world, cut_off)
     outcome = await world.run()
-    assert outcome.status is Status.UNKNOWN and "not known" in outcome.state and asked == 1
+    assert outcome.status is Status.UNKNOWN and "not known" in outcome.state and ending.asked == 1
     assert "nothing was changed" not in outcome.state and "break-lock" in outcome.next and not world.free
 
 
@@ -759,19 +745,15 @@ async def test_of_one_in_its_place_that_is_asked_and_not_heard_nothing_is_said_t
 ) -> None:
     monkeypatch.setattr(moves, "LOST_ANSWER_S", 0.0)
     world = World(tmp_path)
-    take, asked = world.checkpoint, 0
 
-    def killed(stop: bool, timeout_s: float) -> str:
-        nonlocal asked
-        asked += stop
+    def killed(asked: int, own: Callable[[], str]) -> str:
         if asked == 2:
             raise ConnectFailed("the connection broke")
-        path = take(stop, timeout_s)
-        if stop:
-            world.host.start(OLD)
+        path = own()
+        world.host.start(OLD)
         return path
 
-    world.checkpoint = killed  # type: ignore[method-assign]
+    Ending(world, killed)
     outcome = await world.run()
     assert outcome.status is Status.UNKNOWN and "told to end is not known" in outcome.state
     assert "nothing was changed" not in outcome.state and not world.free
@@ -780,15 +762,12 @@ async def test_of_one_in_its_place_that_is_asked_and_not_heard_nothing_is_said_t
 async def test_a_record_that_cannot_be_written_back_is_said_with_what_a_plain_start_would_run(tmp_path: Path) -> None:
     """The store takes nothing any more from the last checkpoint on: the controller goes on, and nothing was lost."""
     world = World(tmp_path)
-    take = world.checkpoint
 
-    def full(stop: bool, timeout_s: float) -> str:
-        if not stop:
-            return take(stop, timeout_s)
+    def full(asked: int, own: Callable[[], str]) -> str:
         world.store.fail("write", reason="no space left on device")
         raise RpcFailed("INTERNAL", "the checkpoint cannot be written: no space left on device")
 
-    world.checkpoint = full  # type: ignore[method-assign]
+    Ending(world, full)
     outcome = await world.run()
     assert outcome.status is Status.FAILED and "nothing was changed" not in outcome.state
     assert "no controller was touched" in outcome.state and f"the record still says that {NEW}" in outcome.state
