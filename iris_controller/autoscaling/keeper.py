@@ -13,6 +13,7 @@ from iris_controller.autoscaling.actions import Outcome
 from iris_controller.autoscaling.hands import DELETE_S, Hands, within
 from iris_controller.autoscaling.holdings import comes_back
 from iris_controller.autoscaling.lifecycle import Step, next_step
+from iris_controller.autoscaling.replacements import Replacements
 from iris_controller.autoscaling.specs import is_manual, workers_of
 from iris_controller.scheduling.order import band_now
 from iris_controller.state import making_way, slices
@@ -72,6 +73,7 @@ class Keeper:
         self.made_at: dict[str, float] = {}
         """When this process had each slice made, in monotonic seconds."""
         self._deleted_at: dict[str, float] = {}
+        self._replacements = Replacements()
 
     async def adopt(self, requesting: Collection[str]) -> None:
         """Slices of this cluster that the state does not know: made by an earlier controller that died before it wrote so."""
@@ -132,7 +134,7 @@ class Keeper:
 
     def _one_at_a_time(self, steps: list[tuple[Slice, Step, str]], now: float) -> list[tuple[Slice, Step, str]]:
         """Leaves one slice of a group to be replaced: none while another one comes or goes, nor soon after a failure of the group that
-        no slice which became ready has made good.
+        no slice which became ready has made good, nor soon after the one before (`replacements`).
 
         What all machines fail at, a fault of the network for example, must not take a whole fleet down at once.
         """
@@ -144,7 +146,8 @@ class Keeper:
         left = []
         for row, step, reason in steps:
             if step is Step.REPLACE:
-                if row.scale_group in moving or self._failures.is_recent(row.scale_group, now):
+                name = row.scale_group
+                if name in moving or self._failures.is_recent(name, now) or not self._replacements.may(name, now):
                     continue
                 moving.add(row.scale_group)
             left.append((row, step, reason))
@@ -204,6 +207,7 @@ class Keeper:
             case Step.LOSE:
                 self._actions.say("worker_failed", row.slice_id, name, "failed", reason)
             case Step.REPLACE:
+                self._replacements.note(name, self._clock.monotonic())
                 self._actions.say("worker_failed", row.slice_id, name, "failed", f"{reason}; its slice is replaced")
                 self._failures.say(name)
             case Step.GONE:

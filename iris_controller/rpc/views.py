@@ -114,7 +114,7 @@ def remedy(model: Model, worker: Worker) -> str:
         return "mend the machine, then restart its worker"
     if row.manual:
         return "mend the machine, then restart its worker, or delete its slice"
-    return "its slice is replaced once nothing runs on it"
+    return "its slice is replaced once nothing runs on it and its group pauses no more"
 
 
 def worker_view(model: Model, worker: Worker, age_ms: int) -> controller_pb2.WorkerStatus:

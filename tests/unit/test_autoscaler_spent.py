@@ -79,7 +79,8 @@ async def test_what_runs_beside_it_is_not_ended_for_it() -> None:
     assert w.lifecycles() == {slice_id: "ready"} and not w.said("worker_failed")
     assert w.world.task(job_id="/u/b").state is TaskState.RUNNING
     told = view(w, bad)
-    assert told.excluded and told.health_reason.endswith(f"{DISK}; its slice is replaced once nothing runs on it")
+    what = "its slice is replaced once nothing runs on it and its group pauses no more"
+    assert told.excluded and told.health_reason.endswith(f"{DISK}; {what}")
     w.world.observe(good.attempt_uid, TaskState.SUCCEEDED, good.worker_id)
     w.queue.tell()
     await w.look()
@@ -129,6 +130,18 @@ async def test_what_all_machines_fail_at_takes_one_slice_after_the_other_and_nev
     assert not before & set(w.lifecycles()) and least == 2
     await w.pass_time(60)
     assert w.count("ready") == 3 and len(w.said("worker_failed")) == 3
+
+
+async def test_slices_that_all_break_alike_are_bought_ever_more_seldom() -> None:
+    w = AutoscalerWorld(group(max_slices=1, buffer_slices=1))
+    await w.look(3)
+    for _ in range(360):
+        await w.pass_time(10, step=5)
+        for worker_id, worker in list(w.world.model.workers.items()):
+            if worker.attached and not worker.excluded:
+                w.world.change_worker(worker_id, excluded=True, excluded_reason=DISK, build_failures=3)
+                w.queue.tell()
+    assert 5 <= len(w.machines.created) <= 14, "in an hour"
 
 
 async def test_a_controller_that_starts_anew_does_not_take_the_next_one_for_that() -> None:
