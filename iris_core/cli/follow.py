@@ -2,8 +2,9 @@
 
 The store is asked with a wait that ends as soon as there is a line, the controller in between; both more slowly the
 quieter it is. When the subject has ended, its attempts say how many lines they wrote, and following goes on until the
-store has them all, or none came for DRAIN_S; what is still missing then is said. A silent log store never hides the end of a
-job. Must never cancel anything.
+store has them all and all of them are shown, or none came for DRAIN_S, and BEHIND_S where the store has more than was shown; what is
+still missing then is said. Neither a reader who takes his time nor a controller that is away counts as silence of the store. A silent
+log store never hides the end of a job. Must never cancel anything, nor end before the end of a log without a word.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsResponse
 
 DRAIN_S: Final = 10.0
+BEHIND_S: Final = 20.0
+"""How long a store may be silent that has, or may have, lines which were not shown yet."""
 FIRST_WAIT_MS: Final = 50
 LONGEST_WAIT_MS: Final = 1_000
 ROUND_S: Final = 0.05
@@ -70,6 +73,8 @@ class Follower:
         self._order = TimeOrder()
         self._patience = Patience(diagnostics, f"{subject.id} goes on", clock=clock, sleep=sleep)
         self._store_silent = False
+        self._unreached = False
+        """The last answer was not to be had because the controller could not be reached."""
         self._said = ""
         self._losses = Losses(diagnostics, str(subject.id))
         self._is_under_way = False
@@ -111,9 +116,9 @@ class Follower:
                 raise
             if not self._store_silent and isinstance(error, RpcFailed):
                 self._diagnostics.note(f"the log store does not answer: {error.message}; lines come when it does")
-            self._store_silent = True
+            self._store_silent, self._unreached = True, isinstance(error, ConnectFailed)
             return None
-        self._store_silent = False
+        self._store_silent = self._unreached = False
         self.cursor = answer.cursor
         # Who begins without a cursor follows what has just begun: what the store lost before then was not its own.
         self._losses.take(answer, is_said=self._is_under_way)
@@ -155,46 +160,59 @@ class Follower:
             self._diagnostics.note(f"{self._subject.id} is {standing.label}; no logs yet: {why}")
 
     def _drain(self) -> None:
-        until = self._clock() + DRAIN_S
         missing = self._patience.ask(self._subject.written)
         marks: dict[str, int] = {}
+        # Until the first answer nobody knows what the store has.
+        is_behind = True
+        since = self._clock()
         while True:
+            before, began = self.cursor, self._clock()
             answer = self._fetch(200 if missing else 0, producers=missing)
-            if answer is not None:
+            asked = self._clock()
+            if answer is None:
+                if self._unreached:
+                    self._patience.ask(self._subject.standing)
+                    since += self._clock() - began
+                self._sleep(0.2)
+            else:
                 now = {mark.producer: mark.next_number for mark in answer.marks}
-                if answer.entries or any(number > marks.get(uid, 0) for uid, number in now.items()):
+                if (
+                    answer.entries
+                    or self.cursor > before
+                    or any(number > marks.get(uid, 0) for uid, number in now.items())
+                ):
                     # As long as lines arrive they are waited for, however many there are.
-                    until = self._clock() + DRAIN_S
+                    since = asked
                 marks.update(now)
                 for mark in answer.marks:
                     if mark.next_number >= missing.get(mark.producer, 0):
                         missing.pop(mark.producer, None)
+                is_behind = answer.cursor < answer.last_seq
                 self._emit(self._order.take_arrived(self._clock() - self._order_s))
-                if (
-                    not [uid for uid, lines in missing.items() if lines]
-                    and answer.cursor >= answer.last_seq
-                    and not answer.entries
-                ):
+                since += self._clock() - asked
+                if not is_behind and not answer.entries and not any(missing.values()):
                     break
-            elif self._clock() < until:
-                self._sleep(0.2)
-            if self._clock() >= until:
-                self._say_missing(missing)
+            if self._clock() - since >= (BEHIND_S if is_behind else DRAIN_S):
+                self._say_missing(missing, self._clock() - since)
                 break
         for line in self._joiner.overdue():
             self._order.push(line)
         self._emit(self._order.take_all())
 
-    def _say_missing(self, missing: dict[str, int]) -> None:
+    def _say_missing(self, missing: dict[str, int], waited_s: float) -> None:
         uids = [uid for uid, lines in missing.items() if lines]
+        answer = self._fetch(0, producers=uids)
+        if answer is None or answer.cursor < answer.last_seq:
+            does = "does not answer" if answer is None else "gives no more of its lines"
+            self._diagnostics.warn(
+                f"the log store {does} for {waited_s:.0f} s: what it has of {self._subject.id} behind these lines is not shown; ask again later"
+            )
+            return
         if not uids:
             return
-        marks: dict[str, int] = {}
-        answer = self._fetch(0, producers=uids)
-        if answer is not None:
-            marks = {mark.producer: mark.next_number for mark in answer.marks}
+        marks = {mark.producer: mark.next_number for mark in answer.marks}
         lines = sum(max(missing[uid] - marks.get(uid, 0), 0) for uid in uids)
         self._diagnostics.warn(
-            f"{lines} line{'s' * (lines != 1)} of {len(uids)} attempt{'s' * (len(uids) != 1)} did not reach the log store within {DRAIN_S:.0f} s"
+            f"{lines} line{'s' * (lines != 1)} of {len(uids)} attempt{'s' * (len(uids) != 1)} did not reach the log store within {waited_s:.0f} s"
             " and are not shown; ask again later"
         )

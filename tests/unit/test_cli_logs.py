@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from iris_controller.worker.batches import DISK_FULL
 from iris_core.cli import follow, log_reader
 from iris_core.cli.diagnostics import Diagnostics
-from iris_core.cli.follow import DRAIN_S, Follower
+from iris_core.cli.follow import DRAIN_S, ROUND_LINES, Follower
 from iris_core.cli.log_lines import Joiner, Line, TimeOrder, ordered, task_line
 from iris_core.cli.log_reader import Account, LogReader
 from iris_core.cli.log_subject import JobSubject
 from iris_core.cli.silence import Silence
-from iris_core.contracts import RpcFailed
+from iris_core.contracts import ConnectFailed, RpcFailed
 from iris_core.model.ids import JobId
 from iris_core.wire.gen.iris.v1 import common_pb2 as common
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
@@ -348,6 +348,85 @@ def test_a_silent_log_store_does_not_hide_the_end_of_the_job(world: World) -> No
     assert (standing.ended, standing.succeeded) == (True, False)
     assert said[0] == "the log store does not answer: finelog is starting; lines come when it does"
     assert clock.now < 30
+
+
+def ended(world: World, lines: int) -> list[str]:
+    """A job that is over, with so many lines in the store."""
+    world.job("/u/j", "succeeded")
+    world.task("/u/j/0", "succeeded", log_lines=lines, attempt_uid="a0")
+    for number in range(lines):
+        world.client.cluster.log("/u/j/0:0", f"line {number}", epoch_ms=T0 + number)
+    return [f"line {number}" for number in range(lines)]
+
+
+def marked_all(world: World, request: FetchLogsRequest) -> FetchLogsResponse:
+    """What a store answers that has taken in everything."""
+    answer = world.client.cluster._read(request)
+    lines = len(world.client.cluster.lines)
+    answer.marks.extend(ProducerMark(producer=uid, next_number=lines) for uid in request.producers)
+    return answer
+
+
+def test_a_reader_who_takes_his_time_gets_all_of_a_job_that_is_over(world: World) -> None:
+    said: list[str] = []
+    clock = Clock()
+    wanted = ended(world, 3 * ROUND_LINES)
+    world.client.answer("FetchLogs", lambda request: marked_all(world, request))
+
+    class Slow(list[str]):
+        def extend(self, texts: Iterable[str]) -> None:
+            clock.sleep(3 * DRAIN_S)
+            super().extend(texts)
+
+    slow = Slow()
+    follower(world, clock, slow, said).run()
+    assert list(slow) == wanted
+    assert said == []
+
+
+def test_a_controller_that_is_away_for_long_costs_no_line_of_a_job_that_is_over(world: World) -> None:
+    shown: list[str] = []
+    said: list[str] = []
+    clock = Clock()
+    wanted = ended(world, 3 * ROUND_LINES)
+    back_at = 0.0
+
+    def fetched(request: FetchLogsRequest) -> FetchLogsResponse:
+        nonlocal back_at
+        if request.cursor and not back_at:
+            back_at = clock() + 4 * DRAIN_S
+        if clock() < back_at:
+            raise ConnectFailed("cannot connect")
+        return marked_all(world, request)
+
+    def before(call: Call) -> None:
+        if call.method.endswith("GetJobStatus") and clock() < back_at:
+            raise ConnectFailed("cannot connect")
+
+    world.client.answer("FetchLogs", fetched)
+    world.client.before = before
+    follower(world, clock, shown, said).run()
+    assert shown == wanted
+    assert not [text for text in said if "not shown" in text]
+
+
+def test_a_log_store_that_is_gone_for_good_is_not_taken_for_lines_that_never_arrived(world: World) -> None:
+    shown: list[str] = []
+    said: list[str] = []
+    clock = Clock()
+    ended(world, 3 * ROUND_LINES)
+
+    def fetched(request: FetchLogsRequest) -> FetchLogsResponse:
+        if request.cursor:
+            raise RpcFailed("UNAVAILABLE", "finelog is starting", code="unavailable", retry_after_ms=1)
+        return marked_all(world, request)
+
+    world.client.answer("FetchLogs", fetched)
+    follower(world, clock, shown, said).run()
+    assert len(shown) == ROUND_LINES
+    assert said[-1].startswith("the log store does not answer for 2")
+    assert said[-1].endswith("what it has of /u/j behind these lines is not shown; ask again later")
+    assert not [text for text in said if "did not reach" in text]
 
 
 @pytest.mark.parametrize("words", [(), ("-C", "1", "--substring", "one")])
