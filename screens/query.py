@@ -189,8 +189,9 @@ class QueryScreen(QueryActs, QueryWriting, QueryTaking, ListScreen):
             self._fault_place = f"line {line}, column {column}: "
         self.flush_now()
 
-    def take(self, result: Result) -> None:
-        """Show an answer. Sort and filter stay where its columns are those of the one before."""
+    def take(self, result: Result, *, cursor: str = "", marks: Iterable[str] = ()) -> None:
+        """Show an answer. Sort and filter stay where its columns are those of the one before; `cursor` and `marks` are rows by their new
+        ids, where those are known."""
         before = self.result
         same = before is not None and (before.names, before.database) == (result.names, result.database)
         state = self.view_state() if same else self._wanted_view
@@ -206,7 +207,9 @@ class QueryScreen(QueryActs, QueryWriting, QueryTaking, ListScreen):
         list_state: dict[str, Any] = {
             key: state[key] for key in ("filter", "sort", "descending", "cursor") if key in state
         }
-        super().restore(list_state)
+        super().restore(list_state | ({"cursor": cursor} if cursor else {}))
+        for name in marks:
+            self.store.mark(name, on=True)
         # Once they are shown no key waits any more.
         self._rows_seen = False
         self.flush_now()

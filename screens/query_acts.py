@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from iris_core.live.query_columns import row_ids
 from iris_core.live.query_result import distinct, id_columns, kind_of, pipe_line
 from iris_core.live.wording import Tone
 from iris_core.model.errors import ModelError, did_you_mean
@@ -110,8 +111,17 @@ class QueryActs(TargetActions):
     def _take_column(self, column: int) -> None:
         query, result = self._query, self.result
         assert result is not None
+        # The rows are known by other ids from now on, and stay chosen and marked.
+        before, names = query.store, row_ids(result, column)
+
+        def renamed(name: str) -> str:
+            row = before.get(name)
+            return names[row.natural] if row is not None else ""
+
+        cursor = renamed(query.table.cursor_id) if query.table.touched else ""
+        marks = list(filter(None, map(renamed, before.marks)))
         self.column = column
-        query.take(result)
+        query.take(result, cursor=cursor, marks=marks)
 
     # --- the menu ----------------------------------------------------------------------------------------------------
 

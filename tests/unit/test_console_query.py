@@ -258,6 +258,42 @@ async def test_where_two_columns_hold_ids_the_operator_chooses() -> None:
         assert rig.query.store.order == ["/ada/train-llama/0", "/ada/train-llama/1"]
 
 
+@pytest.mark.parametrize("slow", [False, True])
+async def test_the_rows_that_were_chosen_stay_chosen_when_the_column_is(
+    monkeypatch: pytest.MonkeyPatch, slow: bool
+) -> None:
+    flush = VirtualTable.flush
+
+    def slowly(table: VirtualTable, changes: ChangeSet) -> None:
+        time.sleep(0.1)  # flushes rest for a while after such a one
+        flush(table, changes)
+
+    async with queries() as rig:
+        rig.database.names = ("job_id", "task_id")
+        rig.database.rows = [("/ada/train-llama", f"/ada/train-llama/{n}") for n in range(4)]
+        await rig.ask("SELECT job_id, task_id FROM tasks")
+        await rig.until(lambda: "acts on: A chooses" in rig.screen_text())
+        if slow:
+            monkeypatch.setattr(VirtualTable, "flush", slowly)
+        await rig.keys("down", "down", "x")
+        await rig.until(lambda: isinstance(rig.app.screen, MenuScreen) and "Which ids are meant?" in rig.screen_text())
+        await rig.keys("b")
+        await rig.until(lambda: isinstance(rig.app.screen, MenuScreen) and "Preempt" in rig.screen_text())
+        assert rig.query.table.cursor_id == "/ada/train-llama/2"
+        await rig.keys("escape")
+        await rig.until(lambda: isinstance(rig.app.screen, QueryScreen))
+        await rig.keys("space", "space")
+        await rig.until(lambda: len(rig.query.store.marks) == 2)
+        marked = set(rig.query.store.marks)
+        assert len(marked) == 2 and "/ada/train-llama/2" in marked
+        for name, wanted in (("task_id", marked), ("job_id", None), ("task_id", marked)):
+            rig.app.run_command(f"act-on {name}")
+            if wanted is None:
+                assert len(rig.query.store.marks) == 2, "the same rows by other ids"
+            else:
+                assert rig.query.store.marks == wanted
+
+
 async def test_what_a_column_was_chosen_for_goes_on_where_drawing_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     flush = VirtualTable.flush
 
