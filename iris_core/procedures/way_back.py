@@ -93,8 +93,15 @@ async def way_back(target: Target, moves: Moves, so: So, failure: StepFailed | C
         # The lock is kept with it: it keeps everybody out until a person has looked.
         so.details.append(f"the record is not as it was: {error.message}; the next restart puts that right")
         so.state = so.state.replace("nothing was changed", "no controller was touched", 1)
-        so.state += f"; the record still says that {new[:12]} is being shipped"
-        so.next = f"once its store takes that: cluster controller break-lock, then restart again; a plain start would run {new[:12]}"
+        said = f"that {new[:12]} is being shipped"
+        # Until `stopping` nobody has heard that it was written.
+        so.state += f"; {f'whether the record says {said} is not known' if so.reached == 'pending' else f'the record still says {said}'}"
+        first = "once its store takes that: cluster controller break-lock"
+        if so.status is Status.FAILED and so.reached in ("stopped", "starting"):
+            # Nothing runs: there is nothing to restart.
+            so.next = f"{first}; then {so.next}; until the record is put right a plain start would run {new[:12]}"
+        else:
+            so.next = f"{first}, then restart again; a plain start would run {new[:12]}"
         so.details.append(lock.kept(error.message))
     else:
         if so.reached != "nothing":

@@ -773,3 +773,42 @@ async def test_a_record_that_cannot_be_written_back_is_said_with_what_a_plain_st
     assert "no controller was touched" in outcome.state and f"the record still says that {NEW}" in outcome.state
     assert "break-lock" in outcome.next and f"a plain start would run {NEW}" in outcome.next
     assert world.host.running and world.host.release == OLD and not world.free
+
+
+async def test_of_a_store_that_is_gone_before_the_record_was_written_it_is_not_said_what_the_record_says(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    take = world.checkpoint
+
+    def gone(stop: bool, timeout_s: float) -> str:
+        path = take(stop, timeout_s)
+        world.store.fail(reason="it is down")
+        return path
+
+    world.checkpoint = gone  # type: ignore[method-assign]
+    outcome = await world.run()
+    assert outcome.status is Status.FAILED
+    assert f"whether the record says that {NEW} is being shipped is not known" in outcome.state
+    assert "still says" not in outcome.state
+
+
+async def test_where_nothing_runs_and_the_record_cannot_be_written_it_is_said_how_something_runs_again(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    take = world.checkpoint
+
+    def last(stop: bool, timeout_s: float) -> str:
+        path = take(stop, timeout_s)
+        if stop:
+            world.store.fail("write", reason="no space left on device")
+            world.host.fault("start", "untouched", "untouched", "untouched")
+        return path
+
+    world.checkpoint = last  # type: ignore[method-assign]
+    outcome = await world.run()
+    assert outcome.status is Status.FAILED and not world.host.running
+    assert f"{OLD} did not come up again either" in outcome.state
+    assert "break-lock; then look at the log, then: cluster controller stop, cluster controller start" in outcome.next
+    assert "restart again" not in outcome.next and f"a plain start would run {NEW}" in outcome.next
