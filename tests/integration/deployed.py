@@ -34,6 +34,17 @@ KILLS = {
     "commit": "write the record: committed",
 }
 """Where the driver is killed: what it says right after its journal has it."""
+KILLS_IN_SOAK = {
+    **KILLS,
+    "look": "the controller, its record",
+    "tree": "the tree",
+    "lock": "take the lock of",
+    "build": "build and stage",
+    "checkpoint": "take a checkpoint",
+    "name": "name the last checkpoint",
+    "unlock": "give the lock back",
+}
+"""All that it says."""
 
 
 FAILING = """
@@ -93,8 +104,8 @@ class Deployed(Served):
         )  # fmt: skip
 
     def killed_at(self, kill: str, edited: Path | None = None, *options: str) -> str:
-        """Runs a restart until it says what it is killed at (of KILLS, or the words); edits a file once the build has begun. Its id."""
-        return self.killed_in("restart", KILLS.get(kill, kill), *options, edited=edited)
+        """Runs a restart until it says what it is killed at (of KILLS_IN_SOAK, or the words); edits a file once the build has begun. Its id."""
+        return self.killed_in("restart", KILLS_IN_SOAK.get(kill, kill), *options, edited=edited)
 
     def killed_in(self, command: str, kill: str, *options: str, edited: Path | None = None) -> str:
         """Runs a procedure of the controller until it says these words, and kills it there. Its id."""

@@ -20,7 +20,7 @@ from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2
 from providers.objects import open_store
 from tests.conftest import RequireService
 from tests.integration.deployed import (
-    KILLS,
+    KILLS_IN_SOAK,
     WAIT_S,
     Deployed,
     Submitter,
@@ -50,7 +50,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kill", [kill for kill in KILLS if SOAK or kill == "stop"])
+@pytest.mark.parametrize("kill", KILLS_IN_SOAK if SOAK else ["stop"])
 def test_live_work_rides_through_a_restart_whose_driver_was_killed(deployed: Deployed, kill: str) -> None:
     first = deployed.standing
     assert first.phase in (Phase.COMMITTED, Phase.ROLLED_BACK)

@@ -227,9 +227,9 @@ def test_live_work_rides_through_a_rollout_that_is_approved_gate_by_gate(fleet: 
 
 @pytest.mark.timeout(900)
 def test_the_same_through_the_console_in_a_terminal(
-    fleet: Fleet, require_program: RequireProgram, tmp_path: Path
+    fleet: Fleet, require_program: RequireProgram, tmp_path: Path, soak: bool
 ) -> None:
-    names = list(fleet.clusters) if SOAK else ["served"]
+    names = list(fleet.clusters) if soak else ["served"]
     before, riding = fleet.images(), fleet.ride("rides-on")
     tree = fleet.change("what the console approved")
     terminal = Terminal(require_program("tmux"), Place(tmp_path), 120, 40)

@@ -24,7 +24,7 @@ from providers.hosts.remote import Remote
 from providers.hosts.ssh import Ssh
 from providers.hosts.tunnel import open_tunnel
 from tests.conftest import REQUIRE_SERVICES
-from tests.integration.deployed import KILLS, Deployed, until
+from tests.integration.deployed import KILLS, KILLS_IN_SOAK, Deployed, until
 from tests.integration.served import launch, lines, task, wait_jobs
 from tests.integration.ssh_hosts import REMOTE, STATE, SshdHost, missing, ssh_hosts
 
@@ -97,8 +97,8 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, host: SshdHost) -> Iterat
     assert stopped.returncode == 0, stopped.stderr
 
 
-@pytest.mark.timeout(600)
-def test_live_work_rides_through_restarts_whose_drivers_were_killed(deployed: OnHost) -> None:
+@pytest.mark.timeout(1200)
+def test_live_work_rides_through_restarts_whose_drivers_were_killed(deployed: OnHost, soak: bool) -> None:
     first = deployed.standing
     assert (first.phase, first.previous_image) == (Phase.COMMITTED, "")
     assert not Path(STATE).exists(), "nothing of it is on the driver's disk"
@@ -108,7 +108,7 @@ def test_live_work_rides_through_restarts_whose_drivers_were_killed(deployed: On
         job = launch(client, "/u/rides", ["sh", "-c", script]).job_id
     changed = deployed.repo / "iris_controller" / "audit.py"
     before = first
-    for kill in KILLS:
+    for kill in KILLS_IN_SOAK if soak else KILLS:
         changed.write_text(changed.read_text() + f"# approved before {kill}\n")
         procedure = deployed.killed_at(kill, changed)
         again = deployed.command("restart", "--confirm", "served", "--resume", procedure)
