@@ -30,11 +30,18 @@ if TYPE_CHECKING:
 
     from iris_core.live.rows import Row
     from iris_core.model.filter import Filter
+    from iris_tui.actions import Action
     from iris_tui.session import Session
     from iris_tui.widgets.virtual_table import Cells
 
 _LOW: Final = 20
 """Below this height there is no room for the actions."""
+_OF_A_ROW: Final = frozenset(
+    name
+    for name in BY_ID
+    if name.startswith(("capacity.", "tree.")) or name in ("list.menu", "list.mark", "list.mark_range")
+)
+"""What keys do with the row under the cursor; nothing of it can be done with what was done to machines."""
 
 
 class CapacityScreen(TreeRows):
@@ -116,6 +123,15 @@ class CapacityScreen(TreeRows):
         if event.widget in (self.table, self.actions):
             for table in (self.table, self.actions):
                 table.lead(on=table is event.widget)
+
+    def idle_actions(self) -> frozenset[str]:
+        return super().idle_actions() | (_OF_A_ROW if self.actions.leads else frozenset())
+
+    def perform(self, action: Action, argument: str) -> None:
+        """As everywhere; but while the cursor is below, no key acts on a row above, where it is not."""
+        if self.actions.leads and not argument and action.id in _OF_A_ROW:
+            raise ModelError("the cursor is in the list of actions", hint="Tab goes back to what can be acted on")
+        super().perform(action, argument)
 
     # --- live --------------------------------------------------------------------------------------------------------
 

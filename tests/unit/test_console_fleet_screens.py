@@ -234,9 +234,11 @@ async def test_scale_groups_say_what_holds_them_back_and_the_actions_stand_below
 
 
 @pytest.mark.asyncio
-async def test_of_two_tables_the_one_that_takes_the_keys_has_the_cursor() -> None:
+async def test_of_two_tables_the_one_that_takes_the_keys_has_the_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
     async with fleet() as rig:
         screen = await show(rig, "capacity")
+        said: list[str] = []
+        monkeypatch.setattr(rig.app, "say", lambda text, **_: said.append(text))
 
         def pointed() -> list[str]:
             return [line for line in rig.screen_text().splitlines() if line.startswith(rig.app.glyphs.cursor)]
@@ -251,6 +253,15 @@ async def test_of_two_tables_the_one_that_takes_the_keys_has_the_cursor() -> Non
         await rig.until(lambda: len(pointed()) == 1 and "scale up" not in pointed()[0])
         await rig.keys("tab")
         await rig.until(lambda: len(pointed()) == 1 and "scale up" in pointed()[0])
+        # No key acts on a row where the cursor is not.
+        before = list(screen.store.order)
+        for key in ("x", "enter", "d", "l", "t", "space", "left", "right"):
+            said.clear()
+            await rig.keys(key)
+            await rig.until(lambda: said)
+            assert "Tab goes back to what can be acted on" in said[0]
+            assert rig.app.screen is screen and not screen.store.marks and screen.store.order == before
+        assert "x Actions" not in rig.screen_text() and "d Describe" not in rig.screen_text()
         # There is no room for both any more.
         await rig.pilot.resize_terminal(120, 16)
         await rig.until(lambda: screen.focused is screen.table and len(pointed()) == 1)
