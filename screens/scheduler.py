@@ -56,10 +56,10 @@ class SchedulerScreen(TreeRows, TargetActions):
         return row.kind == "job" and wanted.matches(bucket_row(row.value, now_ms))
 
     def empty_words(self) -> tuple[str, ...]:
-        return (
-            "Nothing waits and nothing runs.",
-            f"Submit a job: iris-core {self.session.selector} job run -- python3 -c \"print('hello')\"",
-        )
+        said = "Nothing waits and nothing runs."
+        if self.session.offline:
+            return (said,)
+        return (said, f"Submit a job: iris-core {self.session.selector} job run -- python3 -c \"print('hello')\"")
 
     def count_words(self) -> str:
         waiting, buckets = self.buckets.totals(PENDING)

@@ -66,10 +66,10 @@ class TasksScreen(ListScreen, TargetActions):
         return task_row(value, now_ms)
 
     def empty_words(self) -> tuple[str, ...]:
-        return (
-            "No tasks: no job has any that is not over, and no older ones are kept.",
-            f"Submit a job: iris-core {self.session.selector} job run -- python3 -c \"print('hello')\"",
-        )
+        said = "No tasks: no job has any that is not over, and no older ones are kept."
+        if self.session.offline:
+            return (said,)
+        return (said, f"Submit a job: iris-core {self.session.selector} job run -- python3 -c \"print('hello')\"")
 
     @property
     def _behind(self) -> bool:

@@ -24,6 +24,7 @@ from iris_tui.actions import ACTIONS, BY_ID
 from iris_tui.actions.live import LIVE
 from iris_tui.app import IrisApp
 from iris_tui.glyphs import UNICODE
+from iris_tui.list_screen import ListScreen
 from iris_tui.offline import OfflineSession, OpeningScreen, checkpoint_text, offline_session, progress_text, title_of
 from iris_tui.session import Session
 from iris_tui.widgets.header import link_text
@@ -219,6 +220,17 @@ async def test_nothing_is_changed_and_what_needs_a_cluster_is_refused(saved: Pat
         assert screen.table.move_to("/u/job3")
         screen.perform(BY_ID["target.describe"], "")
         await rig.until(lambda: "/u/job3" in rig.text() and "SUCCEEDED" in rig.text().upper())
+
+
+@pytest.mark.parametrize("name", ["scheduler", "tasks"])
+async def test_an_empty_screen_advises_nothing_that_a_checkpoint_refuses(saved: Path, name: str) -> None:
+    async with console(offline_session(str(saved))) as rig:
+        await rig.until_rows(5)
+        rig.app.go(name, "")
+        await rig.until(lambda: rig.app.screen.__class__.__name__.lower().startswith(name))
+        screen = rig.app.screen
+        assert isinstance(screen, ListScreen) and screen.empty_words()
+        assert not [words for words in screen.empty_words() if "job run" in words]
 
 
 async def test_the_client_answers_and_is_closed(saved: Path) -> None:
