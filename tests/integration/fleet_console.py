@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual.widgets import Button
@@ -12,9 +12,10 @@ from iris_core.live.clock import SystemClock
 from iris_tui.app import IrisApp
 from iris_tui.gate import GateScreen, MenuScreen
 from iris_tui.session import Session
+from tests.unit import console_waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from iris_core.contracts import AsyncClient
 
@@ -48,13 +49,7 @@ async def explain_and_preempt(url: str, job_id: str, slice_id: str) -> str:
         def screen() -> Any:
             return app.console_screen
 
-        async def until(condition: Callable[[], object]) -> None:
-            async with asyncio.timeout(60):
-                while not condition():
-                    await pilot.pause()
-                    if screen() is not None:
-                        screen().flush_now()
-                    await asyncio.sleep(0.01)
+        until = partial(console_waits.until, app, pilot)
 
         await until(
             lambda: screen() is not None and screen().place[0] == "jobs" and screen().store.get(job_id) and session.role

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import pty
 import select
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +23,9 @@ from iris_tui.offline import offline_session
 from iris_tui.session import Session
 from screens.jobs import JobsScreen
 from tests.integration.controller_rig import launch_request, rig
+from tests.unit import console_waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from iris_core.contracts import AsyncClient
 
 
@@ -34,14 +33,7 @@ async def rows_of(session: Session, count: int) -> dict[str, tuple[str, str, str
     """Name, tasks and reason of each job, and of each task of those that are opened, as the console shows them."""
     app = IrisApp(session)
     async with app.run_test(size=(160, 40)) as pilot:
-
-        async def until(condition: Callable[[], object]) -> None:
-            async with asyncio.timeout(30):
-                while not condition():
-                    await pilot.pause()
-                    if app.console_screen is not None:
-                        app.console_screen.flush_now()
-                    await asyncio.sleep(0.01)
+        until = partial(console_waits.until, app, pilot)
 
         def screen() -> JobsScreen:
             assert isinstance(app.screen, JobsScreen)

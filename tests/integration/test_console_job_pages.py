@@ -13,6 +13,7 @@ from iris_tui.app import IrisApp
 from iris_tui.gate import GateScreen
 from iris_tui.pages import TextPage
 from iris_tui.session import Session
+from tests.unit.console_waits import until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -64,15 +65,7 @@ class Hand:
         return "\n".join(strip.text.rstrip() for strip in self.app.screen._compositor.render_strips())
 
     async def until(self, condition: Callable[[], object]) -> None:
-        try:
-            async with asyncio.timeout(60):
-                while not condition():
-                    await self.pilot.pause()
-                    if self.screen is not None and self.screen.is_mounted:
-                        self.screen.flush_now()
-                    await asyncio.sleep(0.01)
-        except TimeoutError:
-            raise AssertionError(self.text()) from None
+        await until(self.app, self.pilot, condition)
 
     async def at(self, name: str, subject: str) -> None:
         """Go there by command, and wait until it is shown."""

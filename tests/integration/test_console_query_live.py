@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,10 +19,9 @@ from iris_core.live.query_templates import TEMPLATES
 from iris_tui.app import IrisApp
 from iris_tui.gate import GateScreen
 from iris_tui.session import Session
+from tests.unit import console_waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from iris_core.contracts import AsyncClient
     from tests.integration.local_cluster import LocalCluster
 
@@ -55,13 +55,7 @@ async def test_tasks_are_found_by_a_query_and_preempted_and_the_audit_log_tells(
         def screen() -> Any:
             return app.console_screen
 
-        async def until(condition: Callable[[], object]) -> None:
-            async with asyncio.timeout(60):
-                while not condition():
-                    await pilot.pause()
-                    if screen() is not None:
-                        screen().flush_now()
-                    await asyncio.sleep(0.01)
+        until = partial(console_waits.until, app, pilot)
 
         sql = (
             "SELECT t.task_id FROM tasks t JOIN workers w ON t.current_worker_id = w.worker_id"

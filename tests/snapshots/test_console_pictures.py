@@ -6,9 +6,7 @@ Everything that moves stands still here: the clock, the cursor, the animations. 
 
 from __future__ import annotations
 
-import asyncio
 import random
-import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +23,7 @@ from providers.fake.client import FakeClient
 from providers.fake.clock import FakeClock
 from providers.fake.samples import sample
 from screens.jobs import JobsScreen
+from tests.unit.console_waits import press, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -57,18 +56,10 @@ class Stage:
         return next(screen for screen in self.app.screen_stack if isinstance(screen, JobsScreen))
 
     async def until(self, condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < deadline
-            await self.pilot.pause()
-            screen = self.app.console_screen
-            if screen is not None:
-                screen.flush_now()
-            await asyncio.sleep(0.005)
+        await until(self.app, self.pilot, condition)
 
     async def keys(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
-        await self.pilot.pause()
+        await press(self.app, self.pilot, *keys)
 
     async def ready(self) -> None:
         await self.until(lambda: self.jobs.jobs.loaded and self.jobs.store.order and self.app.session.role)

@@ -6,9 +6,7 @@ Python 3.11 and look at the pictures.
 
 from __future__ import annotations
 
-import asyncio
 import random
-import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +23,7 @@ from iris_tui.widgets.pane import State
 from providers.fake.client import FakeClient
 from providers.fake.clock import FakeClock
 from providers.fake.task_samples import GANG, troubled
+from tests.unit.console_waits import press, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -58,17 +57,10 @@ class Stage:
         return self.app.console_screen
 
     async def until(self, condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < deadline
-            await self.pilot.pause()
-            if self.screen is not None and self.screen.is_mounted:
-                self.screen.flush_now()
-            await asyncio.sleep(0.005)
+        await until(self.app, self.pilot, condition)
 
     async def keys(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
-        await self.pilot.pause()
+        await press(self.app, self.pilot, *keys)
 
     async def at(self, name: str, subject: str) -> None:
         """Go there; it need not have anything to show yet."""

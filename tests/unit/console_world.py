@@ -7,10 +7,8 @@ a newer one.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 from unittest import mock
@@ -29,6 +27,7 @@ from providers.fake.clock import FakeClock
 from providers.fake.query_samples import KEPT_IN, kept_checkpoints
 from providers.fake.whole_sample import SUBJECTS as SUBJECTS
 from providers.fake.whole_sample import whole
+from tests.unit.console_waits import press, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -78,14 +77,7 @@ class Rig:
         return {pane.status.state for pane in self.panes()}
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Raises AssertionError with the screen if it never holds."""
-        deadline = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < deadline, self.text()
-            await self.pilot.pause()
-            if self.screen is not None and self.screen.is_mounted:
-                self.screen.flush_now()
-            await asyncio.sleep(0.002)
+        await until(self.app, self.pilot, condition)
 
     async def passing(self, condition: Callable[[], object]) -> None:
         """The same, where time has to pass for it: a second of the scripted clock for each look."""
@@ -101,8 +93,7 @@ class Rig:
 
     async def keys(self, *keys: str) -> None:
         """Press them, one after the other."""
-        await self.pilot.press(*keys)
-        await self.pilot.pause()
+        await press(self.app, self.pilot, *keys)
 
     async def go(self, name: str, subject: str) -> Any:
         """Show a screen, and wait until none of its panes loads."""

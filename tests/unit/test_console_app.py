@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from textual import events
-from textual._context import visible_screen_stack
 from textual.widgets import Button, Static
 
 from iris_core.contracts import ConnectFailed, RpcFailed
@@ -34,6 +33,7 @@ from providers.fake.client import FakeClient
 from providers.fake.clock import FakeClock
 from providers.fake.samples import job, sample, task
 from screens.jobs import JobsScreen
+from tests.unit.console_waits import press, text_of, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -60,32 +60,20 @@ class Rig:
         return screen
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Until it holds, and what it was read from is drawn: a state is there a refresh before its picture."""
-        deadline = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < deadline, self.screen_text()
-            await self.pilot.pause()
-            screen = self.app.console_screen
-            if screen is not None:
-                screen.flush_now()
-            await asyncio.sleep(0.005)
-        await self.pilot.pause(0)
+        await until(self.app, self.pilot, condition)
 
     async def keys(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
-        await self.pilot.pause()
+        await press(self.app, self.pilot, *keys)
 
     async def type(self, text: str) -> None:
         await self.keys(*[{" ": "space"}.get(character, character) for character in text])
 
     def lines(self) -> list[str]:
-        """What is on the screen, line by line, below a dialog too: what is drawn here is drawn as the app itself would, and kept."""
-        visible_screen_stack.set(self.app._background_screens)
-        strips = self.app.screen._compositor.render_strips()
-        return [strip.text.rstrip() for strip in strips]
+        """What is on the screen, line by line, below a dialog too."""
+        return self.screen_text().split("\n")
 
     def screen_text(self) -> str:
-        return "\n".join(self.lines())
+        return text_of(self.app)
 
     def selected(self) -> str:
         return self.jobs.table.cursor_id

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,11 +15,11 @@ from iris_tui.session import Session
 from providers.fake.clock import FakeClock
 from providers.fake.samples import sample
 from screens.jobs import JobsScreen
+from tests.unit.console_waits import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from textual.pilot import Pilot
     from textual.strip import Strip
 
     from iris_core.contracts import AsyncClient
@@ -93,16 +91,6 @@ def rows(numbers: Iterable[int], failures: int = 0) -> pb.WatchRows:
             incarnation=at_ms,
         )
     return found
-
-
-async def until(app: IrisApp, pilot: Pilot[int], condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, text(app)
-        await pilot.pause()
-        if app.console_screen is not None:
-            app.console_screen.flush_now()
-        await asyncio.sleep(0.005)
 
 
 def text(app: IrisApp) -> str:

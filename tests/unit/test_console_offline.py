@@ -6,7 +6,6 @@ import asyncio
 import os
 import shutil
 import signal
-import time
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +33,7 @@ from providers.fake.samples import sample
 from providers.objects import open_store
 from screens.jobs import JobsScreen
 from tests.unit.checkpoint_world import T0, checkpoint, make_state
+from tests.unit.console_waits import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -62,13 +62,7 @@ class Rig:
         return "\n".join(strip.text.rstrip() for strip in self.app.screen._compositor.render_strips())
 
     async def until(self, condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < deadline, self.text()
-            await self.pilot.pause()
-            if self.app.console_screen is not None:
-                self.app.console_screen.flush_now()
-            await asyncio.sleep(0.005)
+        await until(self.app, self.pilot, condition)
 
     async def until_rows(self, count: int) -> JobsScreen:
         def shown() -> bool:

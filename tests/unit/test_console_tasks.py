@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +25,7 @@ from screens import tasks
 from screens.job import JobScreen
 from screens.task import TaskScreen
 from screens.tasks import TasksScreen
+from tests.unit.console_waits import press, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -56,14 +55,7 @@ class Rig:
         return screen
 
     async def until(self, condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < deadline, self.text()
-            await self.pilot.pause()
-            screen = self.app.console_screen
-            if screen is not None and screen.is_mounted:
-                screen.flush_now()
-            await asyncio.sleep(0.005)
+        await until(self.app, self.pilot, condition)
 
     async def go(self, name: str, argument: str, kind: type[ConsoleScreen]) -> Any:
         self.app.go(name, argument)
@@ -88,8 +80,7 @@ class Rig:
         return screen
 
     async def keys(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
-        await self.pilot.pause()
+        await press(self.app, self.pilot, *keys)
 
     async def part(self, screen: Any, key: str, state: State = State.READY) -> str:
         """Show a part of a page, once it is in that state; what it shows."""
