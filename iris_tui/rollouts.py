@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -203,7 +204,7 @@ class Rollouts:
 
         made = CommandLine(clock=self.watch_clock)
         made.diagnostics = Quiet()
-        option, _, value = session.selector.strip().partition("=")
+        option, _, value = "".join(shlex.split(session.selector)).partition("=")
         if option == "--config":
             made.config = value
         return made

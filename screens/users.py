@@ -64,8 +64,11 @@ class UsersScreen(ListScreen):
         return ROW_FILTERS["users"].row(value, now_ms)
 
     def empty_words(self) -> tuple[str, ...]:
+        none = "No user has a budget of their own, spends, or owns a job that has not ended."
+        if self.session.offline:
+            return (none, "The defaults of the cluster held for all of them.")
         return (
-            "No user has a budget of their own, spends, or owns a job that has not ended.",
+            none,
             ":set-budget USER LIMIT [BAND] gives one a budget; the defaults of the cluster hold for all others.",
         )
 

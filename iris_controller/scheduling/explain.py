@@ -27,6 +27,7 @@ from iris_controller.scheduling.order import order_key
 from iris_controller.scheduling.snapshot import BUILDING_LIMIT
 from iris_controller.state.budgets import budget_user, effective_band
 from iris_core.model.quantities import format_cpu, format_size
+from iris_core.model.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -207,7 +208,7 @@ def cause_of(asked: Asked, funnel: Funnel) -> str:
     if step is None:
         return f"{_of(funnel.fits, funnel.workers)} room for it"
     if funnel.released:
-        return f"{_count(funnel.released, 'worker')} will have room once ended attempts are confirmed gone; {_short(funnel, step)}"
+        return f"{counted(funnel.released, 'worker')} will have room once ended attempts are confirmed gone; {_short(funnel, step)}"
     return _short(funnel, step)
 
 
@@ -219,9 +220,9 @@ def _part(asked: Asked, funnel: Funnel, tasks: int) -> str:
 def _unmet(funnel: Funnel, step: Step) -> str:
     found = ", ".join(f"{count} {value}" for value, count in step.found)
     if step.name == HEALTH:
-        return f"none of {_count(funnel.workers, 'worker')} is healthy: {found}"
+        return f"none of {counted(funnel.workers, 'worker')} is healthy: {found}"
     before = [other.wants for other in funnel.steps[1 : funnel.steps.index(step)]]
-    which = _count(_reached(funnel, step), "healthy worker")
+    which = counted(_reached(funnel, step), "healthy worker")
     which += f" with {' and '.join(before)}" if before else ""
     suggestion = f"; {step.suggestion}" if step.suggestion else ""
     return f"none of {which} has {step.wants}: {found}{suggestion}"
@@ -229,7 +230,7 @@ def _unmet(funnel: Funnel, step: Step) -> str:
 
 def _short(funnel: Funnel, step: Step) -> str:
     """A resource of which too little is there, or free."""
-    reached = _count(_reached(funnel, step), "worker")
+    reached = counted(_reached(funnel, step), "worker")
     if any(other.name == CONSTRAINT for other in funnel.steps):
         reached += " matching its constraints"
     earlier = [s.name for s in funnel.steps[: funnel.steps.index(step)] if s.name not in (HEALTH, CONSTRAINT)]
@@ -254,7 +255,7 @@ def _groups_too_small(asked: Asked, funnel: Funnel) -> str:
         return f"needs {shared}: no worker has that attribute" + (f"; {funnel.meant}" if funnel.meant else "")
     if any(group.capable >= asked.size for group in funnel.groups):
         return ""
-    groups = _count(len(funnel.groups), "group")
+    groups = counted(len(funnel.groups), "group")
     largest = max(funnel.groups, key=lambda group: group.workers)
     if largest.workers < asked.size:
         return f"needs {shared}: the largest of {groups}, {largest.value}, has {largest.workers}"
@@ -276,7 +277,7 @@ def _alike(asked: Asked, what: str = "") -> str:
     """The workers that a gang needs."""
     if asked.size == 1:
         return f"1 worker{what} that has {asked.group_by}"
-    return f"{_count(asked.size, 'worker')}{what} that share one {asked.group_by}"
+    return f"{counted(asked.size, 'worker')}{what} that share one {asked.group_by}"
 
 
 def _blocked(group: GangGroup) -> str:
@@ -288,19 +289,19 @@ def _turn(verdict: Verdict, where: Place) -> str:
     """The queue's part in it."""
     before = where.position - 1
     if where.demoted:
-        ahead = f", behind {_count(before, 'task')}" if before else ""
+        ahead = f", behind {counted(before, 'task')}" if before else ""
         return (
             f"; {where.user} is over budget ({where.spent} spent of {where.limit}), "
             f"so it is served as {where.effective.label}{ahead}"
         )
-    return f"; {_count(before, 'task')} will be served before it" if verdict is Verdict.RUNS_NOW and before else ""
+    return f"; {counted(before, 'task')} will be served before it" if verdict is Verdict.RUNS_NOW and before else ""
 
 
 def _notes(asked: Asked, funnel: Funnel) -> list[str]:
     notes: list[str] = []
     step = funnel.stopped_by
     if funnel.released and step is not None and asked.group_by:
-        workers = _count(funnel.released, "worker")
+        workers = counted(funnel.released, "worker")
         notes.append(f"{workers} will have room once ended attempts are confirmed gone ({step.name})")
     helps = [f"{step.more} {_relief(step)}" for step in funnel.steps if step.more and not funnel.fits]
     if helps:
@@ -334,8 +335,4 @@ def amount(step: str, value: int) -> str:
 
 
 def _of(part: int, whole: int) -> str:
-    return f"{part} of {_count(whole, 'worker')} {'has' if part == 1 else 'have'}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{part} of {counted(whole, 'worker')} {'has' if part == 1 else 'have'}"

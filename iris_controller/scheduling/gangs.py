@@ -15,6 +15,7 @@ from iris_controller.scheduling.pausing import Budget, OutOfBudget
 from iris_controller.scheduling.reasons import reason_for
 from iris_controller.scheduling.shape import Shape, ShapeKey
 from iris_core.model.constraints import TPU_WORKER_ID
+from iris_core.model.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -227,7 +228,7 @@ def gang_reason(group_by: str, size: int, groups: GroupSummary) -> str:
         return f"{needs}, no worker that meets its constraints has {group_by}"
     never = "no group here could hold it"
     if groups.workers < size:
-        return f"{needs}, {never}: the largest of {_count(groups.count, 'group')} has {groups.workers}"
+        return f"{needs}, {never}: the largest of {counted(groups.count, 'group')} has {groups.workers}"
     if groups.able < size:
         named = _named(group_by, groups, lambda g: f"{g.able} large enough of {g.workers}")
         return f"{needs}, {never}: at most {groups.able} of one {'is' if groups.able == 1 else 'are'} large enough ({named})"
@@ -270,10 +271,6 @@ def _put(where: set[str], worker_id: str, there: bool) -> None:
 
 def _fit(number: int, that: str = "") -> str:
     return f"{number} {that}{'fits' if number == 1 else 'fit'}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _named(group_by: str, groups: GroupSummary, told: Callable[[GroupFit], str]) -> str:

@@ -7,6 +7,7 @@ Commands reach it as `@click.pass_obj`. Must never dial before `client` is asked
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -141,14 +142,14 @@ class Session:
         return _Traced(opened, self.diagnostics) if self.diagnostics.verbose else opened
 
     def selector(self) -> str:
-        """The selector as typed, to be repeated in a hint: `--cluster=local `, or "" when none was."""
+        """The selector, to be repeated in a hint as a shell takes it: `--cluster=local `, or "" when none was."""
         if self.checkpoint:
-            return f"--checkpoint={self.checkpoint} "
+            return f"--checkpoint={shlex.quote(self.checkpoint)} "
         if self.controller_url:
-            return f"--controller-url={self.controller_url} "
+            return f"--controller-url={shlex.quote(self.controller_url)} "
         if self.config:
-            return f"--config={self.config} "
-        return f"--cluster={self.cluster} " if self.cluster else ""
+            return f"--config={shlex.quote(self.config)} "
+        return f"--cluster={shlex.quote(self.cluster)} " if self.cluster else ""
 
     def hint_unreached(self, error: Exception) -> None:
         """Names what to do about a controller that did not answer, where it is one that this program deploys and nothing is said yet."""

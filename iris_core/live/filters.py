@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from iris_core.model.bands import BANDS, band_label
 from iris_core.model.filter import Field, FieldType
 from iris_core.model.states import JobState, TaskState, job_label, label, task_label
+from iris_core.model.text import yes_or_no
 
 if TYPE_CHECKING:
     from iris_core.wire.gen.iris.v1.controller_pb2 import JobStatus, TaskStatus, WorkerStatus
@@ -74,6 +75,7 @@ WORKER_FIELDS: Final[dict[str, FieldType | Field]] = {
     "region": FieldType.TEXT,
     "release": FieldType.TEXT,
     "builds": FieldType.NUMBER,
+    "excluded": Field(FieldType.WORD, ("yes", "no")),
 }
 WORKER_WORDS: Final = ("worker", "health", "address", "reason", "device")
 
@@ -133,6 +135,7 @@ _WORKER_VALUES: Final[dict[str, Callable[[WorkerStatus], object]]] = {
     "region": lambda worker: worker.attributes["region"].text if "region" in worker.attributes else None,
     "release": lambda worker: worker.release or worker.version or None,
     "builds": lambda worker: worker.build_failures,
+    "excluded": lambda worker: yes_or_no(worker.excluded),
 }
 
 

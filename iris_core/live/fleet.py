@@ -102,7 +102,9 @@ def troubles(
                 yield line(f"workers/{word}", "", (said, tone), screen="workers", argument=f"health={word}")
         if fleet.workers_excluded:
             said = without_work(fleet.workers_excluded)
-            yield line("workers/excluded", "", (said, Tone.WARN), screen="workers", argument="builds>0")
+            yield line(
+                "workers/excluded", "", (said, Tone.WARN), screen="workers", argument="health=healthy excluded=yes"
+            )
     if fleet is not None and fleet.HasField("never_fits"):
         yield _never_fits(fleet.never_fits)
     yield from group_troubles(groups, now_ms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,7 +42,7 @@ class Lab(World):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.folder = folder
-        self.file = folder / "lab.yaml"
+        self.file = folder / "the lab.yaml"
         self.write(FILE.format(folder))
         self.store = open_store(f"file://{folder}/remote")
 
@@ -86,7 +87,7 @@ def test_a_deployment_whose_controller_does_not_answer_is_told_what_to_look_at(
     lab.client.answer("GetClusterStatus", error)
     done = lab.cli("cluster", "status", selector=selector)
     assert done.code == 1 and error.message in done.err and done.err.count("\n") == 1
-    words = f"iris-core --config={lab.file} cluster controller"
+    words = f"iris-core --config={shlex.quote(str(lab.file))} cluster controller"
     wanted = f"; {words} status says how it stands, {words} start starts one that is stopped"
     assert (wanted in done.err) == named and ("cluster controller" in done.err) == named
 

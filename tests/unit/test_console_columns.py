@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -27,6 +28,7 @@ from iris_core.live.filters import JOB_FIELDS, TASK_FIELDS, WORKER_FIELDS, job_r
 from iris_core.live.fitting import fit
 from iris_core.live.user_columns import USERS
 from iris_core.live.worker_columns import WORKERS
+from iris_core.model.filter import parse_filter
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 from iris_core.wire.gen.iris.v1 import watch_rows_pb2
 from providers.fake.clock import FakeClock
@@ -227,3 +229,10 @@ def test_every_filter_field_has_a_value() -> None:
         task_row(ROWS[2][1], NOW)(name)
     for name in WORKER_FIELDS:
         worker_row(ROWS[6][1])(name)
+
+
+def test_workers_without_work_are_found_by_a_filter() -> None:
+    wanted = parse_filter("health=healthy excluded=yes", WORKER_FIELDS)
+    for excluded, health in itertools.product((False, True), (1, 2, 3)):
+        worker = pb.WorkerStatus(worker_id="w", health=cast(Any, health), build_failures=3, excluded=excluded)
+        assert wanted.matches(worker_row(worker)) == (excluded and health == 1)

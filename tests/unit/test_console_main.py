@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 import time
@@ -14,10 +15,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from iris_core.cli.session import Session as CommandLine
 from iris_core.connect import Target, resolve
 from iris_core.contracts import ConnectFailed
 from iris_tui.app import IrisApp
 from iris_tui.main import _without_plain, session_for
+from iris_tui.rollouts import Rollouts
 from providers.hosts.ssh import HostUnreachable
 
 if TYPE_CHECKING:
@@ -113,6 +116,15 @@ def test_a_session_names_its_cluster_for_command_lines() -> None:
     assert session_for(Target("http://h:1", "lab")).selector == "--cluster=lab"
     assert session_for(Target("http://h:1")).selector == "--controller-url=http://h:1"
     assert session_for(Target("http://h:1", "lab"), selector="--config=x.yaml").selector == "--config=x.yaml"
+
+
+def test_a_rollout_from_the_console_reads_the_file_that_the_console_was_given(tmp_path: Path) -> None:
+    file = tmp_path / "my lab's.yaml"
+    opened = CommandLine()
+    opened.config = str(file)
+    session = session_for(Target("http://h:1", "lab"), selector=opened.selector().strip())
+    assert shlex.split(f"iris-core {session.selector} job list")[1:] == [f"--config={file}", "job", "list"]
+    assert Rollouts().command_line(session).config == str(file)
 
 
 @pytest.mark.parametrize(

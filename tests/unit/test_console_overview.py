@@ -91,7 +91,7 @@ def test_workers_that_get_no_work_are_a_trouble_and_lead_to_what_brings_them_bac
     row.workers_excluded = 1
     assert sentences(fleet=row) == ["1 worker gets no work after failing to stage"]
     found = lines(fleet=row)["workers/excluded"]
-    assert (found.screen, found.argument) == ("workers", "builds>0")
+    assert (found.screen, found.argument) == ("workers", "health=healthy excluded=yes")
     row.workers_excluded = 3
     assert sentences(fleet=row) == ["3 workers get no work after failing to stage"]
 
