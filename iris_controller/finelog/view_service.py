@@ -229,7 +229,7 @@ class ViewService:
                     at += len(lines)
                     beat = self._clock() + BEAT_S
                     yield logs_pb2.TailResponse(lines=lines, state=entry.state()).SerializeToString()
-                is_over = view.is_full or bool(view.query.before) or waiter.is_ended
+                is_over = (view.is_full and not view.held) or bool(view.query.before) or waiter.is_ended
                 if is_over or self._clock() >= beat:
                     beat = self._clock() + BEAT_S
                     yield logs_pb2.TailResponse(state=entry.state()).SerializeToString()
@@ -303,9 +303,11 @@ class ViewService:
     async def _extend(self, entry: _Entry) -> None:
         view = entry.view
         async with entry.lock:
-            if not view.is_full and not view.query.before:
+            if view.query.before:
+                return
+            if not view.is_full:
                 await self._run(view.extend(self._clock()))
-                view.settle(self._clock() - HOLD_S)
+            view.settle(self._clock() - HOLD_S)
 
     async def _page(self, entry: _Entry, first: int, count: int) -> list[logs_pb2.ViewLine]:
         with self._room(ANSWER_BYTES) as room:

@@ -111,7 +111,7 @@ class View:
 
     def state(self) -> logs_pb2.LogViewState:
         """How it stands."""
-        reasons = [*self._reasons, *([self.full_reason] if self.full_reason else [])]
+        reasons = [*([self.full_reason] if self.is_full else []), *self._reasons]
         return logs_pb2.LogViewState(
             lines=len(self.numbers),
             hits=self.hits,
@@ -121,6 +121,8 @@ class View:
             complete=self.is_complete,
             capped=bool(reasons),
             capped_reason="; ".join(reasons),
+            full=self.is_full,
+            held=self.held,
             notes=list(self._notes),
             memory_bytes=self.memory_bytes,
         )

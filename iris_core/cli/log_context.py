@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from iris_core.cli.log_lines import Joiner
 from iris_core.client.logs import Logs
 from iris_core.contracts import RpcFailed
+from iris_core.wire.log_losses import added
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,6 +53,8 @@ class ContextReader:
         self._view_id = ""
         self._at = 0
         self._scanned_to = 0
+        self._told: list[str] = []
+        """Why lines are missing, as far as that was said of this view."""
         self._last_of: dict[str, int] = {}
         self.marks: dict[int, tuple[bool, bool]] = {}
         """By seq, of lines that were read and not shown yet: whether each is context, and whether lines before it are left out."""
@@ -91,12 +94,24 @@ class ContextReader:
         request.producers.extend(producers)
         probe = self._silence.ask(lambda: self._logs.fetch(request))
         answer = self._page(max_lines)
+        if answer.state.full and not answer.state.held and not answer.lines:
+            # Whoever follows has no end: the lines behind it are those of the next view.
+            self.close()
+            self._base.max_lines = 0
+            answer = self._page(max_lines)
+        why = added(self._told, _reasons(answer.state))
+        self._told = _reasons(answer.state)
+        # Lines that are held were not given: nobody has read so far as long as there are some.
+        cursor = min(answer.state.scanned_to, probe.last_seq - 1) if answer.state.held else answer.state.scanned_to
+        is_cut = cursor < probe.last_seq
         return FetchLogsResponse(
             entries=[line.line for line in answer.lines],
-            cursor=answer.state.scanned_to,
+            cursor=cursor,
             last_seq=probe.last_seq,
             marks=probe.marks,
             shown=len(answer.lines),
+            capped=bool(why),
+            capped_reason="; ".join(["this is a page of a view", *why] if is_cut else why),
         )
 
     def marked(self, line: Line) -> Line:
@@ -117,7 +132,8 @@ class ContextReader:
         else:
             raise gone
         self._at += len(answer.lines)
-        self._scanned_to = max(self._scanned_to, answer.state.scanned_to)
+        if not answer.state.held:
+            self._scanned_to = max(self._scanned_to, answer.state.scanned_to)
         fresh = [line for line in answer.lines if not line.gone and line.line.seq > self._last_of.get(line.line.key, 0)]
         for line in fresh:
             self._last_of[line.line.key] = line.line.seq
@@ -139,6 +155,7 @@ class ContextReader:
             self._base.cursor, self._base.tail = self._scanned_to, False
         self._view_id = self._logs.open_view(self._base, context=self._context).view_id
         self._at = 0
+        self._told = []
 
     def close(self) -> None:
         """The store need not keep the view. Raises nothing."""
@@ -153,5 +170,11 @@ class ContextReader:
         account.unshipped_since_ms = state.unshipped_since_ms
         if state.capped:
             account.exact = False
-            account.more = 0 < self._base.max_lines <= state.hits
+            account.more = 0 < self._base.max_lines <= state.hits and (state.full or self._base.tail)
             account.add_reason(state.capped_reason)
+        self._told = _reasons(state)
+
+
+def _reasons(state: LogViewState) -> list[str]:
+    """Why lines that match are missing for good: that a view is full is none, the next one goes on."""
+    return state.capped_reason.split("; ")[state.full :] if state.capped else []

@@ -225,7 +225,7 @@ def show(session: Session, target: Any, options: LogOptions, *, children: bool =
             _let_go(reader)
     if isinstance(sink, Saver):
         _say_saved(session, sink, options)
-    if options.follow and not options.tail and options.context is None and account.more:
+    if options.follow and not options.tail and account.more:
         # Whatever is behind the first lines is what is followed; what is lost stays lost.
         account.more = False
         del account.reasons[0]

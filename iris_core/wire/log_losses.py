@@ -35,6 +35,17 @@ def merged(known: Iterable[str], more: Iterable[str]) -> list[str]:
     return reasons
 
 
+def added(known: Iterable[str], now: Iterable[str]) -> list[str]:
+    """What the reasons of an answer that goes on counting say beyond those that it had before."""
+    before = list(known)
+    lost = sum(map(_in_between, before))
+    return [
+        lost_in_between(_in_between(reason) - lost) if 0 < lost < _in_between(reason) else reason
+        for reason in now
+        if reason not in before
+    ]
+
+
 def _in_between(reason: str) -> int:
     """How many lines this says were lost in between, 0 for another reason."""
     found = _IN_BETWEEN.fullmatch(reason)

@@ -203,7 +203,7 @@ class OpenLogViewResponse(_message.Message):
     def __init__(self, view_id: _Optional[str] = ..., state: _Optional[_Union[LogViewState, _Mapping]] = ..., sources: _Optional[int] = ..., lines: _Optional[_Iterable[_Union[ViewLine, _Mapping]]] = ...) -> None: ...
 
 class LogViewState(_message.Message):
-    __slots__ = ("lines", "hits", "scanned", "scanned_to", "last_seq", "complete", "capped", "capped_reason", "notes", "memory_bytes", "expires_in_ms", "unshipped_since_ms")
+    __slots__ = ("lines", "hits", "scanned", "scanned_to", "last_seq", "complete", "capped", "capped_reason", "notes", "memory_bytes", "expires_in_ms", "unshipped_since_ms", "full", "held")
     LINES_FIELD_NUMBER: _ClassVar[int]
     HITS_FIELD_NUMBER: _ClassVar[int]
     SCANNED_FIELD_NUMBER: _ClassVar[int]
@@ -216,6 +216,8 @@ class LogViewState(_message.Message):
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_IN_MS_FIELD_NUMBER: _ClassVar[int]
     UNSHIPPED_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    FULL_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     lines: int
     hits: int
     scanned: int
@@ -228,7 +230,9 @@ class LogViewState(_message.Message):
     memory_bytes: int
     expires_in_ms: int
     unshipped_since_ms: int
-    def __init__(self, lines: _Optional[int] = ..., hits: _Optional[int] = ..., scanned: _Optional[int] = ..., scanned_to: _Optional[int] = ..., last_seq: _Optional[int] = ..., complete: _Optional[bool] = ..., capped: _Optional[bool] = ..., capped_reason: _Optional[str] = ..., notes: _Optional[_Iterable[str]] = ..., memory_bytes: _Optional[int] = ..., expires_in_ms: _Optional[int] = ..., unshipped_since_ms: _Optional[int] = ...) -> None: ...
+    full: bool
+    held: int
+    def __init__(self, lines: _Optional[int] = ..., hits: _Optional[int] = ..., scanned: _Optional[int] = ..., scanned_to: _Optional[int] = ..., last_seq: _Optional[int] = ..., complete: _Optional[bool] = ..., capped: _Optional[bool] = ..., capped_reason: _Optional[str] = ..., notes: _Optional[_Iterable[str]] = ..., memory_bytes: _Optional[int] = ..., expires_in_ms: _Optional[int] = ..., unshipped_since_ms: _Optional[int] = ..., full: _Optional[bool] = ..., held: _Optional[int] = ...) -> None: ...
 
 class ViewLine(_message.Message):
     __slots__ = ("number", "line", "is_context", "breaks", "gone")
