@@ -75,6 +75,7 @@ def target_of(
         newest_whole=lambda passed_over: newest_whole(store, passed_over),
         saved=lambda path: saved(store, path),
         lost=lambda path: lost(session, saved(store, path, whole=False)),
+        program=f"{session.program} {session.selector()}".rstrip(),
     )
 
 

@@ -73,8 +73,7 @@ class Reached:
         made = target_of(
             self.session, self.found, self.found.store(), self.procedure, self.account, lambda: tree
         )  # fmt: skip
-        selector = self.session.selector().strip()
-        return replace(made, command=f"{self.session.program} {selector} cluster controller restart")
+        return replace(made, command=f"{made.program} cluster controller restart")
 
     # --- looking -----------------------------------------------------------------------------------------------------
 

@@ -69,6 +69,7 @@ class Target:
         checkpoint: Has it save its state, and end if told so, within so many seconds; says where.
         restore_hint: How a checkpoint is put back by hand, of its path.
         command: The command line that does the same.
+        program: How a command line on this cluster begins, quoted for a shell: `iris-core --cluster=lab`.
         room: Looks whether the disks of the controller have room for the next one, and for going back. Raises IrisError: they have not.
         secrets: Resolves every secret that the controller needs from here. Raises IrisError: one cannot be had.
         newest_whole: The newest one of which all was read and found to be right, None if there is none; the list gets a line for each
@@ -96,3 +97,4 @@ class Target:
     saved: Callable[[str], Saved] = _named
     lost: Callable[[str], Lost] = _no_count
     health_s: float = HEALTH_S
+    program: str = "iris-core"
