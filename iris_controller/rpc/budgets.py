@@ -44,7 +44,8 @@ def require_band(o: Overlay, job_id: str, requested: PriorityBand, identity: Ide
     band = requested.resolve(None)
     submitter = parent.submitting_user if parent is not None else identity.user_id
     user = job.user if submitter in ("", LOCAL_ADMIN) else submitter
-    highest = o.budget_of(user).max_band
+    budget = o.budget_of(user)
+    highest = budget.max_band
     if band in _ADMINS_ONLY:
         if identity.role is Role.ADMIN:
             return
@@ -61,8 +62,13 @@ def require_band(o: Overlay, job_id: str, requested: PriorityBand, identity: Ide
             code="band_denied",
             subject=job_id,
             field="priority_band",
-            hint=f"submit in band {highest.label}, or have an admin raise it: iris user budget set {user}",
+            hint=f"submit in band {highest.label}, or have an admin raise it: {_set(user, budget.limit, band)}",
         )
+
+
+def _set(user: str, limit: int, band: PriorityBand) -> str:
+    """The command, with all that it requires: what is not to change is in it as it is."""
+    return f"iris user budget set {user} --limit {limit} --max-band {band.label}"
 
 
 def budget_view(model: Model, budget: Budget) -> budgets_pb2.UserBudget:
@@ -134,12 +140,12 @@ class BudgetService:
         if budget is None:
             plain = self._model.budget_defaults
             near = did_you_mean(user, self._model.budgets)
-            band, spent = plain.max_band.label, self._model.spent.get(user, 0)
+            spent = self._model.spent.get(user, 0)
             limit = f"limit {plain.limit} ({spent} spent now)" if plain.limit else "no limit"
-            give = f"give one: iris user budget set {user} --limit {plain.limit} --max-band {band}"
+            give = f"give one: {_set(user, plain.limit, plain.max_band)}"
             raise not_found(
                 user,
-                f"user {user} has no budget of their own; {limit} and max band {band} apply, as to everybody without one",
+                f"user {user} has no budget of their own; {limit} and max band {plain.max_band.label} apply, as to everybody without one",
                 hint=f"{near} Otherwise {give}" if near else give,
             )
         return budgets_pb2.GetUserBudgetResponse(budget=budget_view(self._model, budget))

@@ -28,6 +28,7 @@ from iris_controller.store.reads import one_job, one_task, similar_jobs
 from iris_core.model.ids import JobId, TaskId
 from iris_core.model.quantities import format_duration
 from iris_core.model.states import JOB_TERMINAL, TERMINAL, TaskState, job_label, label, task_label
+from iris_core.model.text import counted_are
 from iris_core.wire.gen.iris.v1 import controller_pb2, explain_pb2
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from iris_controller.autoscaling.coming import Coming
     from iris_controller.autoscaling.demand import Demand
     from iris_controller.autoscaling.groups import GroupState
+    from iris_controller.dry_run import Unasked
     from iris_controller.loop import ControllerLoop
     from iris_controller.rpc.auth import Identity
     from iris_controller.rpc.call import Call
@@ -55,7 +57,8 @@ HISTORY: Final = 5
 
 
 class ExplainService:
-    """See the module. `states` are the scale groups as the autoscaler sees them now, none without one."""
+    """See the module. `states` are the scale groups as the autoscaler sees them now, none without one; `unasked` where only a state is
+    looked at."""
 
     def __init__(
         self,
@@ -64,7 +67,9 @@ class ExplainService:
         submits: SubmitService,
         states: Callable[[], Sequence[GroupState]],
         revision: Callable[[], common_pb2.Revision],
+        unasked: Unasked | None = None,
     ) -> None:
+        self._unasked = unasked
         self._model = loop.model
         self._now_ms = loop.now_ms
         self._readers = readers
@@ -241,6 +246,8 @@ class ExplainService:
             found = await asyncio.to_thread(_explained, view, job, tasks, work, probes, states, under_way)
         answer.verdict = cast("explain_pb2.ExplainVerdict", int(found.verdict))
         answer.cause = f"{found.cause}; {made}" if made else found.cause
+        if self._unasked is not None:
+            answer.notes.append(self._unasked.placing)
         answer.notes.extend(found.notes)
         if answer.pending and answer.state and job.scheduling_deadline_ms is not None:
             left = max(0, job.scheduling_deadline_ms - self._now_ms())
@@ -294,9 +301,10 @@ def _history(
     job: Job | None,
     present: int | None,
 ) -> list[str]:
-    """What became of the attempts before the present one (None: it waits for its next), and what of the retry budgets is used."""
+    """What became of the attempts before the present one (None: it waits for its next), and what it was charged."""
     before = [a for a in attempts if TaskState(a.state) in TERMINAL and a.attempt_id != present]
-    notes = [f"{len(before) - HISTORY} earlier attempts are left out here"] if len(before) > HISTORY else []
+    older = len(before) - HISTORY
+    notes = [f"{counted_are(older, 'earlier attempt')} left out here"] if older > 0 else []
     for attempt in before[-HISTORY:]:
         why = attempt.error or attempt.terminal_reason
         if why == WORKER_LOST_SPEC:
@@ -307,8 +315,5 @@ def _history(
             + (f": {clean(why, MAX_WHY)}" if why else "")
         )
     if job is not None and (status.failure_count or status.preemption_count):
-        notes.append(
-            f"retries used: failures {status.failure_count} of {job.spec.max_retries_failure}, "
-            f"preemptions {status.preemption_count} of {job.spec.max_retries_preemption}"
-        )
+        notes.append(f"charged so far: {job.spec.charged(status.failure_count, status.preemption_count)}")
     return notes

@@ -13,6 +13,7 @@ from iris_controller.rpc.passthrough import PassThrough
 from iris_core.model.ids import AttemptId, JobId, parse_target
 from iris_core.model.resources import format_age
 from iris_core.model.states import ACTIVE
+from iris_core.model.text import counted
 from iris_core.wire.gen.iris.v1 import logs_pb2, pipeline_pb2
 from iris_core.wire.services import method
 
@@ -121,7 +122,9 @@ def problems(found: pipeline_pb2.GetPipelineHealthResponse, silent_ms: int = SIL
         said.extend(_worker_problems(worker, silent_ms))
     own = found.controller
     if own.lost_lines:
-        said.append(f"{own.lost_lines:,} lines of the controller's own log are lost")
+        said.append(
+            f"{counted(own.lost_lines, 'line')} of the controller's own log {'is' if own.lost_lines == 1 else 'are'} lost"
+        )
     if own.lag_ms > LATE_MS:
         said.append(f"the controller's own log is {format_age(own.lag_ms)} behind")
     return said
@@ -144,4 +147,4 @@ def _worker_problems(worker: pipeline_pb2.WorkerPipeline, silent_ms: int) -> Ite
     elif shipper.problem:
         yield f"worker {name} cannot deliver its log lines: {shipper.problem}"
     if shipper.lost_lines:
-        yield f"worker {name} lost {shipper.lost_lines:,} log lines since it started"
+        yield f"worker {name} lost {counted(shipper.lost_lines, 'log line')} since it started"

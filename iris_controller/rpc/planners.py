@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from iris_controller.rpc.budgets import check_budget_user
 from iris_controller.rpc.errors import invalid, not_found
 from iris_controller.rpc.reckoning import MOST_TARGETS, SLICE, Reckoning, below
+from iris_controller.rpc.submissions import require_submission
 from iris_controller.rpc.tasks import KICK_ENDS, kickable
 from iris_controller.state import kick
 from iris_controller.state.generations import Frozen, generation_of
@@ -54,6 +55,8 @@ def end_job(
     call.identity.require_owner(parsed.user, job_id)
     job = model.jobs.get(job_id)
     cancels = isinstance(request, controller_pb2.TerminateJobRequest)
+    if isinstance(request, controller_pb2.TerminateJobRequest) and job is not None:
+        require_submission(job_id, request.incarnation, job.submitted_at_ms)
     if not r.end_jobs(model, below(model, job_id)) and not (
         cancels and job is not None and job.state is JobState.WORKER_FAILED
     ):
@@ -253,7 +256,8 @@ def delete_slice(model: Model, request: autoscaler_pb2.DeleteSliceRequest, call:
         gangs = {task.rpartition("/")[0] for task in tasks}
         whole = sum(model.jobs[job].spec.group_by != "" for job in gangs if job in model.jobs)
         if whole:
-            r.effects[f"a gang stays whole: {counted(whole, 'gang')} stop, also where they run elsewhere"] = None
+            stop = f"{counted(whole, 'gang')} {'stops' if whole == 1 else 'stop'}"
+            r.effects[f"a gang stays whole: {stop}, also on other slices, and one task of each is charged"] = None
     r.lasting["its machines go, with everything on their disks"] = None
 
 

@@ -88,6 +88,13 @@ class JobSpec:
     group_by: str = ""
     """Of a gang: the worker attribute whose value all its workers share; "" = the tasks are placed one by one."""
 
+    def charged(self, failures: int, preemptions: int) -> str:
+        """What a task was charged, beside what is allowed: the end that is not retried any more is counted, too."""
+        return (
+            f"failures {failures}, {self.max_retries_failure} may be retried;"
+            f" preemptions {preemptions}, {self.max_retries_preemption} may be"
+        )
+
 
 @record
 class Job:

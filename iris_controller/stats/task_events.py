@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.model.states import ACTIVE, TERMINAL, TaskState, label
+from iris_core.model.text import counted_are
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -163,7 +164,9 @@ def _steps(
 ) -> Iterator[tuple[int, str, str, str]]:
     """Time, type, reason and message of what happened since `before`."""
     if before < _ASSIGNED:
-        waits = f", once {len(attempt.displaces)} preempted attempts are gone" if attempt.displaces else ""
+        waits = ""
+        if attempt.displaces:
+            waits = f", once {counted_are(len(attempt.displaces), 'preempted attempt')} gone"
         yield attempt.created_at_ms, NORMAL, "Assigned", f"to worker {attempt.worker_id}{waits}"
     if before < _BUILDING and attempt.state is TaskState.BUILDING:
         yield now_ms, NORMAL, "Building", f"worker {attempt.worker_id} prepares it"
@@ -189,11 +192,7 @@ def _steps(
 def _budget(task: Task, job: Job | None) -> str:
     if job is None:
         return ""
-    spec = job.spec
-    return (
-        f" (failures {task.failure_count}, {spec.max_retries_failure} may be retried;"
-        f" preemptions {task.preemption_count}, {spec.max_retries_preemption} may be)"
-    )
+    return f" ({job.spec.charged(task.failure_count, task.preemption_count)})"
 
 
 def _stopped(attempt: Attempt) -> str:

@@ -82,6 +82,7 @@ def status(session: Session, how: output.Format) -> int:
     from iris_core.cli import describing, pipeline, reads
     from iris_core.cli.listings import WORKER_LIST
     from iris_core.contracts import ConnectFailed
+    from iris_core.model.text import yes_or_no
     from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 
     try:
@@ -93,7 +94,7 @@ def status(session: Session, how: output.Format) -> int:
         )
     except ConnectFailed:
         if how != "json":
-            output.line("Running: False")
+            output.write(_row("Running", yes_or_no(False)))
         raise
     workers = session.client.call("ControllerService/ListWorkers", pb.ListWorkersRequest(), pb.ListWorkersResponse)
     groups = _scale_groups(session)
@@ -124,6 +125,7 @@ def status(session: Session, how: output.Format) -> int:
 def _scale_groups(session: Session) -> list[dict[str, object]]:
     """The scale groups with how many slices of each lifecycle they have; none from a controller that knows of none."""
     from iris_core.contracts import RpcFailed
+    from iris_core.live.capacity_columns import is_told
     from iris_core.wire.gen.iris.v1 import autoscaler_pb2 as pb
 
     try:
@@ -139,7 +141,7 @@ def _scale_groups(session: Session) -> list[dict[str, object]]:
         {
             "scale_group": group.name,
             **{word: group.slice_state_counts.get(word, 0) for word in lifecycles},
-            "demand": group.demand,
+            "demand": group.demand if is_told(group) else None,
         }
         for group in found.groups
     ]
@@ -147,10 +149,11 @@ def _scale_groups(session: Session) -> list[dict[str, object]]:
 
 def _groups_text(groups: list[dict[str, object]]) -> str:
     from iris_core.cli.tables import Column, render
+    from iris_core.live.wording import NOTHING
 
     titles = [name.replace("_", " ").upper() for name in groups[0]]
     columns = [Column(titles[0], is_id=True), *(Column(title, align="right") for title in titles[1:])]
-    return render(columns, [[str(value) for value in group.values()] for group in groups])
+    return render(columns, [[NOTHING if value is None else str(value) for value in group.values()] for group in groups])
 
 
 def _excluded_text(workers: Iterable[pb.WorkerStatus], count: int) -> str:
@@ -207,4 +210,8 @@ def _status_text(
         *(("Problem", problem) for problem in found.problems),
         *(("Problem", problem) for problem in (logs.problems if logs is not None else ())),
     ]
-    return "".join(f"{name + ':':<11}{one_line(value)}\n" for name, value in rows if value)
+    return "".join(_row(name, one_line(value)) for name, value in rows if value)
+
+
+def _row(name: str, value: str) -> str:
+    return f"{name + ':':<11}{value}\n"

@@ -69,6 +69,7 @@ def summary(found: GetPipelineHealthResponse) -> str:
     """The log store and the shipping in one line: `serving, 1.2GB of 21.5GB on disk, last line 3s ago, no worker is behind`."""
     from iris_core.live.columns import age
     from iris_core.model.quantities import format_duration, format_size
+    from iris_core.model.text import counted
 
     store = found.store
     words = [store.state or "unknown"]
@@ -79,15 +80,17 @@ def summary(found: GetPipelineHealthResponse) -> str:
         if store.shipping.state:
             words.append(_shipped(store.shipping, found.now_ms))
         if store.damaged_lines:
-            words.append(f"{store.damaged_lines:,} lines lost to damage")
+            words.append(f"{counted(store.damaged_lines, 'line')} lost to damage")
     behind = [worker for worker in found.workers if worker.shipper.lag_ms >= BEHIND_MS]
     if behind:
         longest = max(worker.shipper.lag_ms for worker in behind)
-        words.append(f"{len(behind)} of {len(found.workers)} workers behind, up to {format_duration(longest)}")
+        words.append(
+            f"{len(behind)} of {counted(len(found.workers), 'worker')} behind, up to {format_duration(longest)}"
+        )
     elif found.workers:
         words.append("no worker is behind")
     if lost := sum(worker.shipper.lost_lines for worker in found.workers):
-        words.append(f"{lost:,} lines lost before they were stored")
+        words.append(f"{counted(lost, 'line')} lost on the way to the log store")
     return ", ".join(words)
 
 

@@ -45,7 +45,9 @@ def create_slice(session: Session, scale_group: str, dry_run: bool, how: output.
 @click.option("--dry-run", is_flag=True, help="Print the tasks that it would stop.")
 @click.pass_obj
 def delete_slice(session: Session, slice_id: str, confirm: str | None, reason: str, dry_run: bool) -> None:
-    """Delete a slice, whoever made it. Its tasks are stopped, charged as preempted, and tried again elsewhere.
+    """Delete a slice, whoever made it. Its tasks are stopped and tried again elsewhere.
+
+    A task that had begun is charged as preempted. A gang stops as a whole, and one task of it is charged.
 
     \b
     cluster delete-slice tpu-v5e-16-0badcafe --dry-run

@@ -134,6 +134,11 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
+def counted_are(number: int, what: str) -> str:
+    """`1 job is`, `2,000 jobs are`."""
+    return f"{counted(number, what)} {'is' if number == 1 else 'are'}"
+
+
 def yes_or_no(value: bool) -> str:
     """A truth as people are told it."""
     return "yes" if value else "no"

@@ -191,6 +191,11 @@ async def test_a_band_is_given_or_refused_and_never_lowered(tmp_path: Path) -> N
                     with pytest.raises(Denied, match=refusal) as caught:
                         await submit(user, request)
                     assert caught.value.code == "band_denied"
+                    if caller == "bob":
+                        assert caught.value.hint == (
+                            "submit in band batch, or have an admin raise it:"
+                            " iris user budget set bob --limit 5 --max-band interactive"
+                        )
                     assert name not in r.controller.model.jobs
                 else:
                     await submit(user, request)

@@ -309,7 +309,7 @@ async def test_a_task_that_waits_for_an_evicted_one_says_so(tmp_path: Path) -> N
             task = (await r.call("ExplainTask", question, controller_pb2.ExplainTaskResponse)).explanation
             assert task.verdict == WAITS and task.state == "pending"
             assert any("attempt 0 ended as preempted on w1" in note for note in task.notes), task.notes
-            assert "retries used: failures 0 of 0, preemptions 1 of 100" in task.notes
+            assert "charged so far: failures 0, 0 may be retried; preemptions 1, 100 may be" in task.notes
 
 
 def cannot_stage(worker: FakeWorker, wanted: worker_pb2.DesiredAttempt) -> Iterable[worker_pb2.Observation]:

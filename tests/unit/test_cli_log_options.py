@@ -482,11 +482,18 @@ def test_the_state_of_the_cluster_has_a_line_about_its_logs(world: World) -> Non
     rows = dict(line.split(":", 1) for line in done.out.splitlines() if ":" in line)
     assert rows["Logs"].strip() == (
         "serving, 3.22GB of 21.5GB on disk, last line 3s ago, 7 lines lost to damage, 1 of 2 workers behind, up to 12s,"
-        " 5 lines lost before they were stored"
+        " 5 lines lost on the way to the log store"
     )
     assert rows["Problem"].strip() == "worker w0 is 12 s behind with its log lines"
+    pipeline = world.client.cluster.pipeline
+    pipeline.store.damaged_lines = pipeline.workers[0].shipper.lost_lines = 1
+    del pipeline.workers[1]
+    assert (
+        ", 1 line lost to damage, 1 of 1 worker behind, up to 12s, 1 line lost on the way to the log store\n"
+        in world.cli("cluster", "status").out
+    )
     shown = json.loads(world.cli("cluster", "status", "-o", "json").out)["log_pipeline"]
-    assert (shown["store"]["state"], len(shown["workers"])) == ("serving", 2)
+    assert (shown["store"]["state"], len(shown["workers"])) == ("serving", 1)
 
 
 def test_a_process_log_without_lines_says_why(world: World) -> None:

@@ -191,6 +191,12 @@ def test_every_failure_is_one_line_and_a_code(world: World, error: BaseException
     assert (done.code, done.out, done.err) == (code, "", said)
 
 
+def test_a_cluster_that_does_not_answer_is_said_not_to_run_in_the_word_for_one_that_does(world: World) -> None:
+    world.client.answer("GetClusterStatus", ConnectFailed("nobody answers at fake.invalid:1"))
+    done = world.cli("cluster", "status")
+    assert (done.code, done.out, done.err) == (1, "Running:   no\n", "Error: nobody answers at fake.invalid:1\n")
+
+
 def test_in_json_modes_the_error_is_an_object(world: World) -> None:
     world.client.answer("GetJobStatus", RpcFailed("NOT_FOUND", "no", code="not_found", subject="/u/j"))
     done = world.cli("job", "describe", "/u/j", "-o", "json")

@@ -158,5 +158,12 @@ def test_what_is_wrong_is_a_line_each_and_nothing_is_made_of_what_is_right() -> 
         "3 lines of the controller's own log are lost",
         "the controller's own log is 12s behind",
     ]
+    one = pipeline_pb2.GetPipelineHealthResponse(
+        store=serving, workers=[worker("w0", lost_lines=1)], controller=pipeline_pb2.ShipperHealth(lost_lines=1)
+    )
+    assert problems(one) == [
+        "worker w0 lost 1 log line since it started",
+        "1 line of the controller's own log is lost",
+    ]
     down = pipeline_pb2.GetPipelineHealthResponse(store=pipeline_pb2.StoreHealth(state="down", problem="restarting"))
     assert problems(down) == ["the log store does not answer (restarting); lines are kept by the workers meanwhile"]

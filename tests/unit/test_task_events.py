@@ -91,7 +91,7 @@ def test_who_preempted_whom_is_said_and_the_end_of_its_processes_too() -> None:
         assert preempting.displace(o, "/u/high", places, victims, PriorityBand.PRODUCTION, world.now_ms)
     assert world.of("/u/low/0") == [(0, "Assigned"), (0, "Preempted"), (0, "RetryScheduled")]
     assert world.last("Preempted")["message"] == "Preempted by /u/high/0 (production over batch)"
-    assert "preempted attempts are gone" in world.last("Assigned")["message"]
+    assert world.last("Assigned")["message"] == "to worker w, once 1 preempted attempt is gone"
     world.observe("a" * 16, TaskState.KILLED, exit_code=143)
     assert world.of("/u/low/0")[-1] == (0, "Stopped")
     assert "exit code 143" in world.last("Stopped")["message"]
