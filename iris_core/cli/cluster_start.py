@@ -14,7 +14,7 @@ import click
 
 from iris_core.cli import output
 from iris_core.cli.lazy import Lazy, LazyGroup
-from iris_core.cli.options import Seconds
+from iris_core.cli.options import Seconds, Whole
 from iris_core.contracts import IrisError, UsageFailed
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def stop_on_signals() -> Iterator[StopRequest]:
 @click.command(short_help="Start a cluster on this machine and keep it until Ctrl-C.")
 @click.option("--local", is_flag=True, help="On this machine: a controller, a log store and workers.")
 @click.option("--fresh", is_flag=True, help="With --local: move the state of the last one aside and start empty.")
-@click.option("--workers", type=click.IntRange(1, 64), metavar="N", help="With --local: how many workers. Default: 2.")
+@click.option("--workers", type=Whole(1, 64), metavar="N", help="With --local: how many workers. Default: 2.")
 @click.pass_obj
 def start(session: Session, local: bool, fresh: bool, workers: int | None) -> int:
     """Start a cluster on this machine, print its address, and keep it until Ctrl-C; or one that is deployed.
@@ -198,7 +198,7 @@ def controller() -> None:
 @click.option("--host", metavar="ADDRESS", help="Address to listen on. Default: 127.0.0.1.")
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=Whole(0, 65535),
     metavar="PORT",
     help="Port to listen on, 0 = any. Default: from the file, else 10000.",
 )

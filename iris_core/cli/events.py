@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from iris_core.cli import output
-from iris_core.cli.options import headers_option, output_option
+from iris_core.cli.options import Whole, headers_option, output_option
 
 if TYPE_CHECKING:
     from iris_core.cli.session import Session
@@ -26,7 +26,7 @@ FORMATS: Final = ("table", "wide", "json", "jsonl", "csv")
 def _limit_option(function: Any) -> Any:
     return click.option(
         "--limit",
-        type=click.IntRange(1, MOST),
+        type=Whole(1, MOST),
         default=200,
         show_default=True,
         metavar="N",

@@ -8,7 +8,16 @@ import click
 
 from iris_core.cli import output
 from iris_core.cli.lazy import Lazy, LazyGroup
-from iris_core.cli.options import MOST, Seconds, gather_ids, headers_option, output_option, stdin_option, watch_option
+from iris_core.cli.options import (
+    MOST,
+    Seconds,
+    Whole,
+    gather_ids,
+    headers_option,
+    output_option,
+    stdin_option,
+    watch_option,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +60,7 @@ def job() -> None:
     "--filter", "filter_text", default="", metavar="EXPR", help="Only jobs that match, as 'failures>0 user:ada'."
 )
 @click.option(
-    "--limit", type=click.IntRange(0, MOST), default=DEFAULT_LIMIT, show_default=True, help="At most so many, 0 = all."
+    "--limit", type=Whole(0, MOST), default=DEFAULT_LIMIT, show_default=True, help="At most so many, 0 = all."
 )
 @output_option()
 @headers_option

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from iris_core.cli import output
-from iris_core.cli.options import CommandAfterDashes, Seconds, command_words
+from iris_core.cli.options import CommandAfterDashes, Seconds, Whole, command_words
 from iris_core.cli.run_options import MAX_REPLICAS, POLICIES
 from iris_core.cli.session import session_of
 
@@ -41,7 +41,7 @@ class RerunCommand(CommandAfterDashes):
 @click.option("--cpu", metavar="CORES", help="Cores of each task, as 0.5 or 500m.")
 @click.option("--memory", metavar="SIZE", help="Memory of each task.")
 @click.option("--disk", metavar="SIZE", help="Disk of each task.")
-@click.option("--replicas", type=click.IntRange(1, MAX_REPLICAS), metavar="N", help="Tasks.")
+@click.option("--replicas", type=Whole(1, MAX_REPLICAS), metavar="N", help="Tasks.")
 @click.option("--priority", metavar="BAND", help="Band: production, interactive or batch.")
 @click.option("--region", multiple=True, help="Region, in the place of the original's (repeatable; '' = any).")
 @click.option("--zone", help="Zone, in the place of the original's ('' = any).")
@@ -59,14 +59,14 @@ class RerunCommand(CommandAfterDashes):
 )
 @click.option("--timeout", type=Seconds(), metavar="S", help="Execution limit of each task, 0 = none.")
 @click.option("--scheduling-timeout", type=Seconds(), metavar="S", help="How long it may wait, 0 = for ever.")
-@click.option("--max-retries-failure", type=click.IntRange(0, 10_000), metavar="N", help="Retries of a failed task.")
+@click.option("--max-retries-failure", type=Whole(0, 10_000), metavar="N", help="Retries of a failed task.")
 @click.option(
     "--max-retries-preemption",
-    type=click.IntRange(0, 10_000),
+    type=Whole(0, 10_000),
     metavar="N",
     help="Preemptions and lost workers of a task that are retried.",
 )
-@click.option("--max-task-failures", type=click.IntRange(0, 1_000_000), metavar="N", help="Failed tasks it outlives.")
+@click.option("--max-task-failures", type=Whole(0, 1_000_000), metavar="N", help="Failed tasks it outlives.")
 @click.option(
     "--existing-job",
     type=click.Choice(POLICIES),

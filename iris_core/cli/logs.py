@@ -13,7 +13,7 @@ import click
 
 from iris_core.cli.log_sinks import Printer, Saver
 from iris_core.cli.moments import EXAMPLES, Moment
-from iris_core.cli.options import LAST_MS, MOST, Seconds, output_option
+from iris_core.cli.options import LAST_MS, MOST, Seconds, Whole, output_option
 from iris_core.contracts import UsageFailed
 
 if TYPE_CHECKING:
@@ -65,20 +65,16 @@ def log_options(function: F) -> F:
             click.option("-f", "--follow", is_flag=True, help="Go on until it has ended."),
             click.option("--since", type=Moment(), metavar="TIME", help=f"Only lines from then on: {EXAMPLES} (UTC)."),
             click.option("--until", type=Moment(), metavar="TIME", help="Only lines before then."),
-            click.option(
-                "--since-ms", type=click.IntRange(0, LAST_MS), metavar="MS", help="Only lines after this epoch time."
-            ),
+            click.option("--since-ms", type=Whole(0, LAST_MS), metavar="MS", help="Only lines after this epoch time."),
             click.option("--since-seconds", type=Seconds(), metavar="S", help="Only lines of the last S seconds."),
             click.option(
                 "--until-ms",
-                type=click.IntRange(0, LAST_MS),
+                type=Whole(0, LAST_MS),
                 default=0,
                 metavar="MS",
                 help="Only lines before this epoch time.",
             ),
-            click.option(
-                "--max-lines", type=click.IntRange(0, MOST), default=0, metavar="N", help="At most N lines, 0 = 1000."
-            ),
+            click.option("--max-lines", type=Whole(0, MOST), default=0, metavar="N", help="At most N lines, 0 = 1000."),
             click.option("--tail/--no-tail", default=True, show_default=True, help="The last lines, or the first."),
             click.option(
                 "--level",
@@ -95,7 +91,7 @@ def log_options(function: F) -> F:
             click.option(
                 "-C",
                 "--context",
-                type=click.IntRange(0, MAX_CONTEXT),
+                type=Whole(0, MAX_CONTEXT),
                 metavar="N",
                 help="Also N lines of the same attempt around each match, and all of a traceback that it is part of.",
             ),
@@ -177,7 +173,7 @@ def job_logs(session: Session, /, job_id: str, no_children: bool, **values: Any)
 @click.command("logs", short_help="Print what a task wrote, over all its attempts.")
 @click.argument("task_id", metavar="TASK")
 @log_options
-@click.option("--attempt", type=click.IntRange(0, MOST), metavar="N", help="Only what attempt N wrote.")
+@click.option("--attempt", type=Whole(0, MOST), metavar="N", help="Only what attempt N wrote.")
 @click.pass_obj
 def task_logs(session: Session, /, task_id: str, attempt: int | None, **values: Any) -> None:
     """Print what a task wrote, over all its attempts."""

@@ -25,8 +25,16 @@ LAST_MS = 2**53
 """Of an epoch time."""
 
 
+class Whole(click.IntRange):
+    """A whole number within bounds. What is none is not said to be "not a valid integer range"."""
+
+    name = "integer"
+
+
 class Seconds(click.FloatRange):
     """A time in seconds, at most a year. "nan" passes a plain range, being neither less nor more than anything."""
+
+    name = "number of seconds"
 
     def __init__(self, least: float = 0, most: float = YEAR_S) -> None:
         super().__init__(least, most)

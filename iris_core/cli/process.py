@@ -10,7 +10,7 @@ import click
 
 from iris_core.cli import output
 from iris_core.cli.lazy import Lazy, LazyGroup
-from iris_core.cli.options import MOST, output_option
+from iris_core.cli.options import MOST, Whole, output_option
 
 if TYPE_CHECKING:
     from iris_core.cli.session import Session
@@ -100,9 +100,7 @@ def _status_text(info: ProcessInfo) -> str:
 @click.command(short_help=COMMANDS["logs"].help)
 @click.option("-t", "--target", default="", metavar="NAME", help="/system/worker/<id>. Default: the controller.")
 @click.option("-f", "--follow", is_flag=True, help="Go on.")
-@click.option(
-    "--max-lines", type=click.IntRange(1, MOST), default=200, show_default=True, metavar="N", help="The last N lines."
-)
+@click.option("--max-lines", type=Whole(1, MOST), default=200, show_default=True, metavar="N", help="The last N lines.")
 @click.option(
     "--level",
     type=click.Choice(["debug", "info", "warning", "error", "critical"], case_sensitive=False),

@@ -14,6 +14,7 @@ import click
 
 from iris_core.cli import output
 from iris_core.cli.lazy import Lazy, LazyGroup
+from iris_core.cli.options import Whole
 from iris_core.contracts import IrisError
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _options(noun: str, kind: str) -> list[Callable[..., Any]]:
             click.option(
                 "-d",
                 "--duration",
-                type=click.IntRange(1, 600),
+                type=Whole(1, 600),
                 default=10,
                 show_default=True,
                 metavar="S",
@@ -131,7 +132,7 @@ def _options(noun: str, kind: str) -> list[Callable[..., Any]]:
         options.append(
             click.option(
                 "--rate",
-                type=click.IntRange(1, 1000),
+                type=Whole(1, 1000),
                 default=20,
                 show_default=True,
                 metavar="HZ",
@@ -146,9 +147,7 @@ def _options(noun: str, kind: str) -> list[Callable[..., Any]]:
         click.option(
             "--native/--no-native", default=None, help=f"Frames of compiled code, too. Default: {_NATIVE[kind]}."
         ),
-        click.option(
-            "--pid", type=click.IntRange(0, 2**22), default=0, metavar="PID", help="This process of it alone."
-        ),
+        click.option("--pid", type=Whole(0, 2**22), default=0, metavar="PID", help="This process of it alone."),
         click.option(
             "-o",
             "--output",

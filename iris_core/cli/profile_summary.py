@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from iris_core.cli import output
+from iris_core.cli.options import Whole
 from iris_core.contracts import IrisError, UsageFailed
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ SECTION_SHARE: Final = 0.01
 @click.argument("job", metavar="JOB")
 @click.option("--cluster", default="", metavar="NAME", help="As the option of the same name before the command.")
 @click.option("--subjob", default="", metavar="NAME", help="This sub-job alone; (root) is the job's own tasks.")
-@click.option(
-    "--top", type=click.IntRange(1, 10_000), default=20, show_default=True, metavar="N", help="Rows of a ranking."
-)
+@click.option("--top", type=Whole(1, 10_000), default=20, show_default=True, metavar="N", help="Rows of a ranking.")
 @click.option("--show-stacks", is_flag=True, help="The heaviest stacks, too.")
 @click.option("--show-tasks", is_flag=True, help="Each task, too.")
 @click.option("--per-subjob", is_flag=True, help="A section for each sub-job that has 1% of the time or more.")
@@ -47,7 +46,7 @@ SECTION_SHARE: Final = 0.01
 @click.option("--svg", default="", metavar="FILE", help="Write a flame graph as SVG; a file there is replaced.")
 @click.option(
     "--max-rows",
-    type=click.IntRange(1, 500_000),
+    type=Whole(1, 500_000),
     default=500_000,
     show_default=True,
     metavar="N",
@@ -56,7 +55,7 @@ SECTION_SHARE: Final = 0.01
 @click.option("--all-incarnations", is_flag=True, help="Earlier jobs of the same name, too.")
 @click.option(
     "--tunnel-timeout",
-    type=click.IntRange(1, 3600),
+    type=Whole(1, 3600),
     default=60,
     show_default=True,
     metavar="S",

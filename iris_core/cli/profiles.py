@@ -8,7 +8,7 @@ import click
 
 from iris_core.cli import output
 from iris_core.cli.lazy import Lazy, LazyGroup
-from iris_core.cli.options import Seconds, headers_option, output_option
+from iris_core.cli.options import Seconds, Whole, headers_option, output_option
 
 if TYPE_CHECKING:
     from iris_core.cli.session import Session
@@ -40,9 +40,7 @@ def profile() -> None:
 @click.option("--type", "kind", type=click.Choice(["cpu", "mem", "threads"]), help="Only this kind.")
 @click.option("--trigger", type=click.Choice(["periodic", "on_demand"]), help="Only those of the loop, or of people.")
 @click.option("--since-seconds", type=Seconds(), default=0, metavar="S", help="Only those of the last S seconds.")
-@click.option(
-    "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, metavar="N", help="At most N."
-)
+@click.option("--limit", type=Whole(1, 100_000), default=100, show_default=True, metavar="N", help="At most N.")
 @click.option("--all-incarnations", is_flag=True, help="Earlier jobs of the same name, too.")
 @output_option()
 @headers_option

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iris_core.cli import output
-from iris_core.cli.options import MOST
+from iris_core.cli.options import MOST, Whole
 from iris_core.live.query_result import distinct, shown
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ TIMEOUT_S = 60.0
     show_default=True,
     help="Format on standard output.",
 )
-@click.option("--max-rows", type=click.IntRange(0, MOST), default=0, metavar="N", help="At most N rows, 0 = 10000.")
+@click.option("--max-rows", type=Whole(0, MOST), default=0, metavar="N", help="At most N rows, 0 = 10000.")
 @click.pass_obj
 def query(session: Session, sql: str, how: str, max_rows: int) -> None:
     """Run one read-only SQL statement on the controller's database.

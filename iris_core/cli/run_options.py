@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from iris_core.cli.options import Seconds
+from iris_core.cli.options import Seconds, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,7 +64,7 @@ class RunOptions:
 
 
 def _count(name: str, most: int, help_text: str, **more: Any) -> Callable[[F], F]:
-    return click.option(name, type=click.IntRange(0, most), metavar="N", help=help_text, **more)
+    return click.option(name, type=Whole(0, most), metavar="N", help=help_text, **more)
 
 
 def _seconds(name: str, parameter: str, help_text: str) -> Callable[[F], F]:
@@ -98,13 +98,13 @@ _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
     ),
     click.option(
         "--replicas",
-        type=click.IntRange(1, MAX_REPLICAS),
+        type=Whole(1, MAX_REPLICAS),
         metavar="N",
         help="Tasks. Default: 1, or the machines of a TPU slice.",
     ),
     click.option(
         "--processes-per-task",
-        type=click.IntRange(1, 64),
+        type=Whole(1, 64),
         default=1,
         show_default=True,
         metavar="N",

@@ -12,7 +12,7 @@ import click
 
 from iris_core.cli import output
 from iris_core.cli.lazy import Lazy, LazyGroup
-from iris_core.cli.options import headers_option, output_option
+from iris_core.cli.options import Whole, headers_option, output_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,11 +37,11 @@ def stats() -> None:
 def _options(function: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option(
-            "--timeout", "seconds", type=click.IntRange(1, MOST_S), default=20, show_default=True, metavar="S",
+            "--timeout", "seconds", type=Whole(1, MOST_S), default=20, show_default=True, metavar="S",
             help="End it after S seconds.",
         ),
         click.option(
-            "--max-rows", type=click.IntRange(0, MOST_ROWS), default=0, metavar="N", help="At most N rows, 0 = 10000."
+            "--max-rows", type=Whole(0, MOST_ROWS), default=0, metavar="N", help="At most N rows, 0 = 10000."
         ),
         click.option(
             "-f", "--format", "how", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,

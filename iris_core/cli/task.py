@@ -14,6 +14,7 @@ from iris_core.cli.options import (
     YEAR_S,
     CommandAfterDashes,
     Seconds,
+    Whole,
     command_words,
     headers_option,
     output_option,
@@ -124,7 +125,7 @@ class ExecCommand(CommandAfterDashes):
 @click.argument("target", metavar="TASK")
 @click.option(
     "--timeout",
-    type=click.IntRange(-1, YEAR_S),
+    type=Whole(-1, YEAR_S),
     default=60,
     show_default=True,
     metavar="S",

@@ -8,7 +8,7 @@ import click
 
 from iris_core.cli import output
 from iris_core.cli.lazy import Lazy, LazyGroup
-from iris_core.cli.options import headers_option, output_option, watch_option
+from iris_core.cli.options import Whole, headers_option, output_option, watch_option
 from iris_core.config.budgets import MAX_LIMIT
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def get_budget(session: Session, user_id: str, how: output.Format) -> None:
 @click.argument("user_id", metavar="USER")
 @click.option(
     "--limit",
-    type=click.IntRange(0, MAX_LIMIT),
+    type=Whole(0, MAX_LIMIT),
     required=True,
     metavar="N",
     help="What the user may spend at a time, 0 = unlimited.",

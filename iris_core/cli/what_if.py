@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from iris_core.cli.options import Whole
 from iris_core.cli.run_options import MAX_REPLICAS
 
 if TYPE_CHECKING:
@@ -47,9 +48,7 @@ def what_if_options(function: F) -> F:
                 help="As if without its constraints on this (repeatable).",
             ),
             click.option("--priority", metavar="BAND", help="As if in this band."),
-            click.option(
-                "--replicas", type=click.IntRange(1, MAX_REPLICAS), metavar="N", help="As if with so many tasks."
-            ),
+            click.option("--replicas", type=Whole(1, MAX_REPLICAS), metavar="N", help="As if with so many tasks."),
         )
     ):
         function = option(function)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from iris_core.cli.options import Seconds
+from iris_core.cli.options import Seconds, Whole
 from iris_core.cli.procedure_options import procedure_options
 from iris_core.contracts import IrisError, UsageFailed
 
@@ -40,12 +40,10 @@ LIVE: Final = (
 @click.option(
     "--timeout", type=Seconds(1), default=120, show_default=True, metavar="S", help="A worker that takes longer to be healthy again has failed."
 )  # fmt: skip
-@click.option(
-    "--min-batch", type=click.IntRange(1, MOST_AT_ONCE), default=1, show_default=True, help="Restart so many first."
-)
+@click.option("--min-batch", type=Whole(1, MOST_AT_ONCE), default=1, show_default=True, help="Restart so many first.")
 @click.option(
     "--max-batch",
-    type=click.IntRange(1, MOST_AT_ONCE),
+    type=Whole(1, MOST_AT_ONCE),
     default=64,
     show_default=True,
     help="Restart at most so many at once.",
@@ -54,7 +52,7 @@ LIVE: Final = (
     "--observation-window", type=Seconds(), default=30, show_default=True, metavar="S", help="A batch has to stay healthy so long before the next."
 )  # fmt: skip
 @click.option(
-    "--max-failures", type=click.IntRange(0, MOST_ROWS), default=4, show_default=True, help="When more workers failed, begin no further batch."
+    "--max-failures", type=Whole(0, MOST_ROWS), default=4, show_default=True, help="When more workers failed, begin no further batch."
 )  # fmt: skip
 @procedure_options
 @click.pass_obj

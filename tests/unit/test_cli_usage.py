@@ -257,6 +257,12 @@ def test_a_number_has_a_range_and_no_number_is_none(path: str, context: click.Co
         for text in ("nan", "inf", "1" + "0" * 40):
             with pytest.raises(click.BadParameter):
                 kind(text, param, context)
+        with pytest.raises(click.BadParameter) as caught:
+            kind("a few", param, context)
+        assert caught.value.message in (
+            "'a few' is not a valid integer.",
+            "'a few' is not a valid number of seconds.",
+        )
 
 
 def test_the_page_of_the_command_line_is_current() -> None:
