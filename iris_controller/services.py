@@ -143,7 +143,9 @@ class Services:
         self.asking = Asking(finelog.current)
         profiles = open_store(f"{options.remote_state_dir.rstrip('/')}/{FOLDER}")
         kept = ProfileStore(profiles, write_row, self.asking, may_write, loop.now_ms)
-        self.profiles = ProfileService(loop, self.sessions, self._tasks, once, kept, config.profile_interval_s)
+        self.profiles = ProfileService(
+            loop, opened.readers, self.sessions, self._tasks, once, kept, config.profile_interval_s
+        )
         self._budgets = BudgetService(loop, once)
         self._users = UserService(loop, config.admin_users)
         self._scheduler_state = SchedulerStateService(loop, self.hub.revision)

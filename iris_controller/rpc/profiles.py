@@ -1,18 +1,20 @@
 """The RPCs about profiles: take one now, list what is kept, get one; and the way in of those that workers take by themselves.
 
-A task may have itself and its own job looked at, nobody else's. What a worker says of a profile it sent is believed only as far as
-the state knows that attempt to be its own.
+A task may have itself and its own job looked at, nobody else's. Whose a profile is, is never a worker's word: of one that was asked
+for it is what was looked at, of one that a worker took by itself what the state knows of the attempt, which may have ended meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from typing import TYPE_CHECKING, Final
 
 from iris_controller.profile_store import unpacked
 from iris_controller.quiet import QuietLog
 from iris_controller.rpc.errors import RpcError, invalid, not_found
+from iris_controller.store.whose import Whose, whose
 from iris_controller.worker.profiling import answering
 from iris_controller.worker.profiling.options import limit_s, settled
 from iris_controller.worker.profiling.periodic import Periodic
@@ -20,6 +22,7 @@ from iris_controller.worker.profiling.taking import Profiler
 from iris_core.contracts import IrisError
 from iris_core.model.errors import ModelError
 from iris_core.wire.gen.iris.v1 import profiles_pb2, worker_pb2
+from iris_core.wire.profiles import FORMATS, TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from iris_controller.rpc.dispatch import Router
     from iris_controller.rpc.once import Once
     from iris_controller.rpc.tasks import TaskService
+    from iris_controller.store.reads import Readers
     from iris_controller.worker.profiling.taking import Taken, Target
 
 log = logging.getLogger("iris.profiles")
@@ -53,6 +57,7 @@ class ProfileService:
     def __init__(
         self,
         loop: ControllerLoop,
+        readers: Readers,
         sessions: WorkerSessions,
         tasks: TaskService,
         once: Once,
@@ -61,13 +66,15 @@ class ProfileService:
     ) -> None:
         self._loop = loop
         self._model = loop.model
+        self._readers = readers
         self._sessions = sessions
         self._tasks = tasks
         self._once = once
         self._kept = kept
         self._profiler = Profiler()
         self._periodic = Periodic(self._profiler, self._own, self._keep_own, interval_s=interval_s)
-        self._captures: asyncio.Queue[tuple[profiles_pb2.ProfileRecord, bytes]] = asyncio.Queue(_WAITING)
+        self._captures: asyncio.Queue[tuple[str, profiles_pb2.ProfileRecord, bytes]] = asyncio.Queue(_WAITING)
+        """With the worker that sent it, "" = taken here."""
         self._quiet = QuietLog(log, 60.0)
         sessions.on_capture = self._captured
 
@@ -93,37 +100,41 @@ class ProfileService:
             call.identity.require_owner("", f"what {request.target} has in memory")
         by = call.identity.principal
         asked = profiles_pb2.ProfileRequest(options=options, requested_by=by)
-        worker_id = "" if request.target in OWN else self._worker_of(request.target, asked, call)
+        owner = None if request.target in OWN else self._owner(request.target, asked, call)
         call.audit(entity=request.target or CONTROLLER)
 
         async def take() -> profiles_pb2.ProfileTaskResponse:
             await call.recheck(self._loop)
-            if worker_id:
-                work = self._remote(worker_id, asked, options)
+            if owner is not None:
+                work = self._remote(owner, asked, options)
             else:
                 work = answering.answer(self._profiler, answering.itself(CONTROLLER, SELF), options, by)
             return await self._answer(request.target or CONTROLLER, await _unless_left(work, call))
 
         return await self._once.run_unstored(call, profiles_pb2.ProfileTaskResponse, take)
 
-    def _worker_of(self, target: str, asked: profiles_pb2.ProfileRequest, call: Call) -> str:
+    def _owner(self, target: str, asked: profiles_pb2.ProfileRequest, call: Call) -> Whose:
+        """Whose the profile will be, now that it is known: its attempt may end while it is taken. Raises RpcError."""
         if target.startswith(SYSTEM_WORKER):
             worker_id = target.removeprefix(SYSTEM_WORKER)
             if worker_id not in self._model.workers:
                 raise not_found(target, f"there is no worker {worker_id}", hint="see: iris rpc controller list-workers")
-            return worker_id
+            return Whose(target, 0, worker_id, 0)
         task, asked.attempt_uid = self._tasks.running(target, call)
-        return task.worker_id
+        incarnation = self._model.jobs[task.job_id].submitted_at_ms
+        return Whose(task.task_id, task.attempt_number, task.worker_id, incarnation)
 
     async def _remote(
-        self, worker_id: str, asked: profiles_pb2.ProfileRequest, options: profiles_pb2.ProfileOptions
+        self, owner: Whose, asked: profiles_pb2.ProfileRequest, options: profiles_pb2.ProfileOptions
     ) -> profiles_pb2.ProfilePart:
         question = worker_pb2.WorkerRequest(profile=asked)
-        reply = await self._sessions.request(worker_id, question, limit_s(options) + ANSWER_S)
+        reply = await self._sessions.request(owner.worker_id, question, limit_s(options) + ANSWER_S)
         if reply.error:
             return profiles_pb2.ProfilePart(error=reply.error, code="not_running")
         if not reply.HasField("profile"):
-            return profiles_pb2.ProfilePart(error=f"worker {worker_id} cannot take profiles", code="old_worker")
+            return profiles_pb2.ProfilePart(error=f"worker {owner.worker_id} cannot take profiles", code="old_worker")
+        if not reply.profile.error:
+            _belongs(reply.profile.record, owner, asked.attempt_uid)
         return reply.profile
 
     async def _answer(self, target: str, part: profiles_pb2.ProfilePart) -> profiles_pb2.ProfileTaskResponse:
@@ -132,7 +143,6 @@ class ProfileService:
         data = await asyncio.to_thread(_unpacked, target, part.data)
         notes = list(part.notes)
         record = part.record
-        self._incarnation(record)
         if record.locals:
             notes.append("the dump is not kept: its local variables may hold secrets")
         else:
@@ -141,12 +151,6 @@ class ProfileService:
             except (IrisError, RpcError) as error:
                 notes.append(f"the profile is not kept: {error}")
         return profiles_pb2.ProfileTaskResponse(profile_data=data, record=record, notes=notes)
-
-    def _incarnation(self, record: profiles_pb2.ProfileRecord) -> None:
-        attempt = self._model.attempts.get(record.attempt_uid)
-        job = self._model.jobs.get(attempt.job_id) if attempt is not None else None
-        if job is not None:
-            record.incarnation = job.submitted_at_ms
 
     # Kept ---------------------------------------------------------------------------------------------------
 
@@ -173,23 +177,14 @@ class ProfileService:
         return [answering.itself(CONTROLLER, SELF)]
 
     def _keep_own(self, taken: Taken) -> None:
-        self._queue(taken.record, taken.data)
+        self._queue("", taken.record, taken.data)
 
     def _captured(self, worker_id: str, capture: worker_pb2.ProfileCapture) -> None:
-        attempt = self._model.attempts.get(capture.record.attempt_uid)
-        if attempt is None or attempt.worker_id != worker_id:
-            log.debug("worker %s sent a profile of an attempt that is not its own", worker_id)
-            return
-        record = capture.record
-        record.source, record.attempt_id = f"{attempt.job_id}/{attempt.task_index}", attempt.number
-        record.vm_id = worker_id
-        record.trigger = profiles_pb2.PROFILE_TRIGGER_PERIODIC
-        self._incarnation(record)
-        self._queue(record, capture.data)
+        self._queue(worker_id, capture.record, capture.data)
 
-    def _queue(self, record: profiles_pb2.ProfileRecord, data: bytes) -> None:
+    def _queue(self, worker_id: str, record: profiles_pb2.ProfileRecord, data: bytes) -> None:
         try:
-            self._captures.put_nowait((record, data))
+            self._captures.put_nowait((worker_id, record, data))
         except asyncio.QueueFull:
             self._quiet.warning("a periodic profile of %s is lost: the store does not keep up", record.source)
 
@@ -201,11 +196,43 @@ class ProfileService:
 
     async def _keep(self) -> None:
         while True:
-            record, data = await self._captures.get()
+            worker_id, record, data = await self._captures.get()
             try:
-                await self._kept.keep(record, data)
-            except (IrisError, RpcError) as error:
+                if not worker_id or await self._claimed(worker_id, record):
+                    await self._kept.keep(record, data)
+            except (IrisError, RpcError, sqlite3.Error) as error:
                 self._quiet.warning("a periodic profile of %s is not kept: %s", record.source, error)
+
+    async def _claimed(self, worker_id: str, record: profiles_pb2.ProfileRecord) -> bool:
+        """Fills in whose it is; False when that attempt is not this worker's, or its job is not kept any more."""
+        uid = record.attempt_uid
+        owner = self._placed(uid) or await self._readers.run(lambda c: whose(c, uid))
+        if owner is None or owner.worker_id != worker_id:
+            log.debug("worker %s sent a profile of an attempt that is not its own, or not kept any more", worker_id)
+            return False
+        if record.type not in TYPES or record.format not in FORMATS:
+            log.debug("worker %s sent a profile of a kind that is not known here", worker_id)
+            return False
+        record.trigger = profiles_pb2.PROFILE_TRIGGER_PERIODIC
+        _belongs(record, owner, uid)
+        return True
+
+    def _placed(self, uid: str) -> Whose | None:
+        """Whose an attempt is that has not ended."""
+        attempt = self._model.attempts.get(uid)
+        job = self._model.jobs.get(attempt.job_id) if attempt is not None else None
+        if attempt is None or job is None:
+            return None
+        return Whose(attempt.task_id, attempt.number, attempt.worker_id, job.submitted_at_ms)
+
+
+def _belongs(record: profiles_pb2.ProfileRecord, owner: Whose, attempt_uid: str) -> None:
+    record.source, record.vm_id, record.attempt_uid = owner.task_id, owner.worker_id, attempt_uid
+    record.incarnation = owner.incarnation
+    if attempt_uid:
+        record.attempt_id = owner.number
+    else:
+        record.ClearField("attempt_id")
 
 
 def is_system(target: str) -> bool:

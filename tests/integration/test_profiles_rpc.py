@@ -17,7 +17,7 @@ from providers.fake.worker import run_on
 from tests.integration.controller_rig import CONFIG, Rig, connect, rig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from iris_core.client.aio import GrpcAsyncClient
@@ -118,15 +118,65 @@ async def test_what_a_worker_sends_by_itself_is_kept_if_the_attempt_is_its_own(t
         uid = await running(r, "/u/a")
         owner = (await r.task("/u/a/0")).task.worker_id
         own, other = (honest, liar) if owner == "w1" else (liar, honest)
-        for worker, text in ((other, b"a lie"), (own, b"the truth")):
+        for worker, kind, text in ((other, THREADS, b"a lie"), (own, 99, b"unheard of"), (own, THREADS, b"the truth")):
             record = profiles_pb2.ProfileRecord(
-                source="/someone/else/0", attempt_uid=uid, type=THREADS, format=profiles_pb2.PROFILE_FORMAT_TEXT,
+                source="/someone/else/0", attempt_uid=uid, type=kind, format=profiles_pb2.PROFILE_FORMAT_TEXT,  # type: ignore[arg-type]
             )  # fmt: skip
             capture = worker_pb2.ProfileCapture(record=record, data=gzip.compress(text))
             worker.send(worker_pb2.AttachRequest(capture=capture))
             worker.heartbeat()
         await until(lambda: b"the truth" in stored(tmp_path))
         assert stored(tmp_path) == [b"the truth"]
+
+
+async def test_a_profile_whose_attempt_ends_while_it_is_taken_is_found_under_its_job(tmp_path: Path) -> None:
+    """Asked for, and taken by the worker itself: what the state forgets with the end is not what says whose it is."""
+    async with rig(tmp_path) as r, r.worker("w1", run_on) as w:
+        uid = await running(r, "/u/a")
+        asking = asyncio.create_task(profile(r.client, "/u/a/0", CPU, duration_seconds=20))
+        await w.until(lambda _: bool(w.requests))
+        (request,) = w.requests
+        w.report([w.observation(uid, common_pb2.TASK_STATE_SUCCEEDED, exit_code=0)])
+        incarnation = (await r.until_state("/u/a", common_pb2.JOB_STATE_SUCCEEDED)).incarnation
+        await forgotten(r, uid)
+        record = profiles_pb2.ProfileRecord(
+            source="/someone/else/0", attempt_uid=uid, type=CPU, format=profiles_pb2.PROFILE_FORMAT_RAW,
+            trigger=profiles_pb2.PROFILE_TRIGGER_ON_DEMAND, captured_at_ms=1,
+        )  # fmt: skip
+        part = profiles_pb2.ProfilePart(data=gzip.compress(b"asked for"), last=True, record=record)
+        w.send(worker_pb2.AttachRequest(reply=worker_pb2.WorkerReply(request_id=request.request_id, profile=part)))
+        kept = (await asking).record
+        assert (kept.source, kept.attempt_uid, kept.attempt_id, kept.vm_id) == ("/u/a/0", uid, 0, "w1")
+        assert kept.incarnation == incarnation
+
+        capture = worker_pb2.ProfileCapture(record=record, data=gzip.compress(b"by itself"))
+        w.send(worker_pb2.AttachRequest(capture=capture))
+        listing = profiles_pb2.ListProfilesRequest(prefix="/u/a", min_incarnation=incarnation)
+        found = await listed(r, listing, 2)
+        assert {(one.source, one.attempt_uid, one.attempt_id, one.incarnation) for one in found} == {
+            ("/u/a/0", uid, 0, incarnation)
+        }
+        assert {one.trigger for one in found} == {
+            profiles_pb2.PROFILE_TRIGGER_ON_DEMAND,
+            profiles_pb2.PROFILE_TRIGGER_PERIODIC,
+        }
+
+
+async def forgotten(r: Rig, uid: str) -> None:
+    """Waits on commits until the model has no such attempt any more."""
+    async with asyncio.timeout(60):
+        while uid in r.controller.model.attempts:
+            await r.controller.loop.next_commit(0.5)
+
+
+async def listed(r: Rig, request: profiles_pb2.ListProfilesRequest, count: int) -> Sequence[profiles_pb2.ProfileRecord]:
+    """What is listed once the log store has so many, which nobody can signal us about."""
+    async with asyncio.timeout(90):
+        while True:
+            found = (await r.call("ListProfiles", request, profiles_pb2.ListProfilesResponse)).profiles
+            if len(found) >= count:
+                return found
+            await asyncio.sleep(0.05)
 
 
 async def test_who_may_look_into_what(tmp_path: Path) -> None:
