@@ -23,6 +23,10 @@ _SCRUBS: Final = (
 )
 _SPACES: Final = re.compile(r"[\s;]+")
 _FOLDED: Final = re.compile(r"^(?P<stack>.*) (?P<weight>\d+(?:\.\d+)?)$", re.DOTALL)
+_RECORD: Final = re.compile(r'(?<=\d)\n(?=process \d+:")')
+_COMMANDS: Final = re.compile(r'process (?P<pid>\d+):"(?P<commands>.*)"(?=;| \d+(?:\n|$))', re.DOTALL)
+_NEXT: Final = re.compile(r'";process (\d+):"')
+_UNSEEN: Final = re.compile(r"[\s\x00-\x1f\x7f]+")
 _LABEL: Final = re.compile(r"^(?P<name>.*) \((?P<file>[^()]*?)(?::(?P<line>\d+))?\)$", re.DOTALL)
 _ADDRESS: Final = re.compile(r"^(?:0x[0-9a-fA-F*]+|\?\?|\[unknown\]|<unknown>)?$")
 _PACKAGES: Final = re.compile(r".*/(?:site|dist)-packages/([^/]+)")
@@ -53,6 +57,9 @@ class Frame(NamedTuple):
         """Whether it is more than an address."""
         return not _ADDRESS.match(self.name)
 
+
+COMMAND_CHARS: Final = 200
+"""Of the command line of a process at the root of its stacks: a whole program may be in it."""
 
 Stack = tuple[Frame, ...]
 """The outermost frame first."""
@@ -115,11 +122,29 @@ def folded(stacks: Mapping[Stack, float]) -> str:
     )
 
 
+def on_one_line(text: str) -> str:
+    """py-spy's raw stacks as other tools read them, a line each. It puts the command line of each process at their root as it is,
+    which may have lines, semicolons and quotation marks of its own: it becomes one line without a semicolon, and is cut."""
+    return "\n".join(_COMMANDS.sub(_named, record, count=1) for record in _RECORD.split(text))
+
+
+def _named(match: re.Match[str]) -> str:
+    """The processes of a stack, the outermost first."""
+    first, *others = _NEXT.split(match["commands"])
+    named = [(match["pid"], first), *zip(others[::2], others[1::2], strict=True)]
+    return ";".join(f'process {pid}:"{_command(command)}"' for pid, command in named)
+
+
+def _command(text: str) -> str:
+    shown = _UNSEEN.sub(" ", text.replace(";", ",")).strip()
+    return shown if len(shown) <= COMMAND_CHARS else f"{shown[: COMMAND_CHARS - 1]}…"
+
+
 def from_folded(text: str) -> Stacks:
     """Reads the folded form. A line that does not end in a number goes on in the next: a command line can have several."""
     found: Stacks = {}
     pending = ""
-    for line in text.split("\n"):
+    for line in on_one_line(text).split("\n"):
         pending = f"{pending}\n{line}" if pending else line
         match = _FOLDED.match(pending)
         if match is None:

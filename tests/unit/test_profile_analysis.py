@@ -109,6 +109,40 @@ def test_a_folded_line_may_hold_a_command_of_several_lines() -> None:
     ]
 
 
+PROGRAM = 'python -c import os\nx = 5\ny = "a"; z = 3\n\tos.system("b")\n'
+LOOP = "sh -c while :;\rdo :; done\n"
+
+
+def test_stacks_as_py_spy_writes_them_get_a_line_each_whatever_commands_they_name() -> None:
+    """Lines that end in numbers, semicolons and quotation marks are all in commands that people run."""
+    raw = (
+        f'process 7:"{PROGRAM}";<module> (<string>:3);hot (a "b".py:1) 29\n'
+        f'process 7:"{PROGRAM}";process 8:"{LOOP}";<module> (<string>:1) 3\n'
+        f'process 7:"{PROGRAM}" 2\n'
+        'process 9:"sleep 5";main (x.py:1) 1\n'
+    )
+    told = stacks.on_one_line(raw)
+    seven = 'process 7:"python -c import os x = 5 y = "a", z = 3 os.system("b")"'
+    assert told.splitlines() == [
+        f'{seven};<module> (<string>:3);hot (a "b".py:1) 29',
+        f'{seven};process 8:"sh -c while :, do :, done";<module> (<string>:1) 3',
+        f"{seven} 2",
+        'process 9:"sleep 5";main (x.py:1) 1',
+    ]
+    assert stacks.on_one_line(told) == told, "what is on one line stays as it is"
+    found = stacks.from_folded(raw)
+    assert found == stacks.from_folded(told)
+    assert sum(found.values()) == 35
+    plain = "main (x.py:1);inner (y.py:2) 4\n"
+    assert stacks.on_one_line(plain) == plain
+
+
+def test_a_long_command_is_cut() -> None:
+    (line,) = stacks.on_one_line(f'process 7:"python -c {"x" * 9000}";main (x.py:1) 4\n').splitlines()
+    assert line.endswith('x…";main (x.py:1) 4')
+    assert len(line) < 250
+
+
 def test_speedscope_profiles_are_summed_over_threads() -> None:
     data = document(sampled([[0, 1], [0]], [0.5, 0.25]), sampled([[0, 1], []], [1.0, 9.0]))
     assert speedscope.parse(data) == {(Frame("a", "a.py"), Frame("b")): 1.5, (Frame("a", "a.py"),): 0.25}

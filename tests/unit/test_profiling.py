@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -114,6 +115,33 @@ async def test_a_cpu_profile_names_the_hot_function_in_every_format() -> None:
             assert b"very_hot_function" in data
             assert (taken.record.size_bytes, taken.record.rate_hz) == (len(data), 50)
             assert (taken.record.source, taken.record.attempt_uid) == ("/me/train/0", f"uid-{pid}")
+
+
+PROGRAM = """
+import subprocess, sys
+x = 5
+name = "a"; z = 3
+child = subprocess.Popen([sys.executable, "-c", "w = 7\\ndef inner_function(): sum(range(1000))\\nwhile True: inner_function()"])
+print("ready", flush=True)
+def very_hot_function():
+    sum(range(100_000))
+while True:
+    very_hot_function()
+"""
+
+
+@pytest.mark.asyncio
+async def test_raw_stacks_have_a_line_each_though_the_commands_have_several() -> None:
+    with python(PROGRAM) as pid:
+        wanted = Options(type=CPU, duration_seconds=1, rate_hz=50, format=profiles_pb2.PROFILE_FORMAT_RAW, native=False)
+        taken = gzip.decompress((await take(pid, wanted)).data).decode()
+        (child,) = (one for one in session_of(pid) if one != pid)
+    lines = taken.splitlines()
+    assert all(
+        re.fullmatch(rf'process {pid}:"[^;]+"(;process {child}:"[^;]+")?(;[^;]+)+ \d+', line) for line in lines
+    ), taken
+    for name in ("very_hot_function", "inner_function"):
+        assert any(f";{name} (<string>:" in line for line in lines), taken
 
 
 @pytest.mark.asyncio

@@ -1,7 +1,7 @@
 """Where the time goes: `py-spy record` over every root process of a target, its children included.
 
-Several roots are sampled side by side and become one result. The result is what py-spy wrote, but for a flame graph of several
-roots, which is drawn here from their stacks.
+Several roots are sampled side by side and become one result. The result is what py-spy wrote, but for raw stacks, which have a line
+each here, whatever command lines they name, and for a flame graph of several roots, which is drawn here from their stacks.
 """
 
 from __future__ import annotations
@@ -100,7 +100,12 @@ async def _record(
         if size > limit:
             raise running.TooLarge("py-spy", size, limit)
         _note(process, ran.said + ran.out.decode("utf-8", "replace"), notes)
-        return await asyncio.to_thread(result.read_bytes)
+        data = await asyncio.to_thread(result.read_bytes)
+        return await asyncio.to_thread(_with_a_line_each, data) if shape == "raw" else data
+
+
+def _with_a_line_each(data: bytes) -> bytes:
+    return stacks.on_one_line(data.decode("utf-8", "replace")).encode()
 
 
 def _note(process: Process, said: str, notes: list[str]) -> None:
