@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from iris_controller.checkpoint.service import META
-from iris_controller.dry_run import take_workers_as_healthy
+from iris_controller.dry_run import DRY_RUN, take_workers_as_healthy
 from iris_controller.rpc.answered import AnsweredIds
 from iris_controller.state.model import Model
 from iris_controller.store.database import StateDir, StateDirError, hindrance, migrate
@@ -74,7 +74,7 @@ def open_state(options: ServeOptions, state: StateDir, now_ms: int, opened: list
     writer, model = _open_store(state, now_ms)
     opened.append(writer.close)
     if options.dry_run:
-        take_workers_as_healthy(model)
+        take_workers_as_healthy(model, DRY_RUN)
     row = writer.connection.execute("SELECT value FROM meta WHERE key = ?", (META,)).fetchone()
     answered = AnsweredIds(writer.connection.execute("SELECT principal, request_id FROM request_ids"))
     writer.start()

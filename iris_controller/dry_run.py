@@ -7,8 +7,8 @@ with them. Machines, checkpoints, the rollout record and the claim of the remote
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from iris_controller.rpc.errors import RpcError, unavailable
 from iris_core.model.states import WorkerHealth
@@ -18,13 +18,39 @@ if TYPE_CHECKING:
     from iris_core.wire.gen.iris.v1 import worker_pb2
 
 
-def take_workers_as_healthy(model: Model) -> None:
+@dataclass(frozen=True, slots=True)
+class Unasked:
+    """What is said where only a state is looked at, and no worker and no platform is asked.
+
+    health      why a worker counts as healthy
+    placing     beside a count of the workers that fit
+    machines    in the place of what an autoscaler would know
+    """
+
+    health: str
+    placing: str
+    machines: str
+
+
+DRY_RUN: Final = Unasked(
+    health="taken as healthy in a dry run",
+    placing="every worker is taken as healthy in a dry run, and no machines are made",
+    machines="this controller is a dry run and makes no machines",
+)
+CHECKPOINT: Final = Unasked(
+    health="taken as healthy: how it was is not in a checkpoint",
+    placing="every worker is taken as healthy, and which machines could be made is not counted: neither is in a checkpoint",
+    machines="not in a checkpoint: scale groups that never grew or failed, what each may make, what waits for it, and what was done",
+)
+
+
+def take_workers_as_healthy(model: Model, unasked: Unasked) -> None:
     """Before anything looks at the model: its workers can be placed on although none will attach."""
     for worker in list(model.workers.values()):
         model.workers[worker.worker_id] = replace(
             worker,
             health=WorkerHealth.HEALTHY,
-            health_reason="taken as healthy in a dry run",
+            health_reason=unasked.health,
             attached=True,
             placeable=True,
         )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from iris_controller.boot import Stored
 from iris_controller.checkpoint.layout import BadCheckpoint
-from iris_controller.dry_run import take_workers_as_healthy
+from iris_controller.dry_run import CHECKPOINT, take_workers_as_healthy
 from iris_controller.finelog_process import FinelogProcess
 from iris_controller.loop import ControllerLoop
 from iris_controller.options import ServeOptions
@@ -83,7 +83,7 @@ class OfflineState:
         self._log_level = self._log.level
         self._log.setLevel(logging.ERROR)
         self.moment_ms = opened.epoch_ms or _newest(model)
-        take_workers_as_healthy(model)
+        take_workers_as_healthy(model, CHECKPOINT)
         key = new_key()
         self._readers = Readers(database)
         stored = Stored(
@@ -102,7 +102,17 @@ class OfflineState:
         options = ServeOptions(config=CONFIG, state_dir=folder, host="", dry_run=True)
         finelog = FinelogProcess(folder)
         Services(
-            options, stored, loop, finelog, "offline", self.moment_ms, list, {}, lambda table, row: None, requeued=waits
+            options,
+            stored,
+            loop,
+            finelog,
+            "offline",
+            self.moment_ms,
+            list,
+            {},
+            lambda table, row: None,
+            requeued=waits,
+            unasked=CHECKPOINT,
         ).register(self._router)
 
     async def call(self, method_name: str, request: bytes) -> bytes:

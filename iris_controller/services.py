@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from iris_controller import task_outputs
-from iris_controller.dry_run import refuse_attach, refuse_to_store
+from iris_controller.dry_run import DRY_RUN, refuse_attach, refuse_to_store
 from iris_controller.leases import Leases
 from iris_controller.places import Places
 from iris_controller.profile_store import FOLDER, Asking, ProfileStore
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
     from iris_controller.autoscaling.groups import GroupState
     from iris_controller.boot import Stored
+    from iris_controller.dry_run import Unasked
     from iris_controller.finelog_process import FinelogProcess
     from iris_controller.loop import ControllerLoop
     from iris_controller.options import ServeOptions
@@ -80,9 +81,12 @@ class Services:
         *,
         requeued: Mapping[tuple[str, int], int] | None = None,
         lag: Callable[[], watch_rows_pb2.LoopLag] | None = None,
+        unasked: Unasked | None = None,
     ) -> None:
-        """`requeued` says since when tasks wait that have had an attempt; without `lag` there is no running controller to watch."""
+        """`requeued` says since when tasks wait that have had an attempt; without `lag` there is no running controller to watch;
+        `unasked` is what is said where only a state is looked at, by default that of a dry run in one."""
         config = options.config
+        unasked = unasked or (DRY_RUN if options.dry_run else None)
         self._dry_run = options.dry_run
         specs = RunSpecs(opened.readers, opened.seal, config.task_env)
         may_write = refuse_to_store if options.dry_run else loop.require_writable
@@ -137,7 +141,9 @@ class Services:
             config.max_active_tasks,
             revision_date(),
         )
-        self._explain = ExplainService(loop, opened.readers, self._submits, self._group_states, self.hub.revision)
+        self._explain = ExplainService(
+            loop, opened.readers, self._submits, self._group_states, self.hub.revision, unasked
+        )
         self._cluster = ClusterService(loop, self.sessions, self._tasks, about, self.hub.revision)
         self.pipeline = PipelineService(loop, self.sessions, finelog.current, options.dead_after_s)
         self.asking = Asking(finelog.current)
@@ -151,7 +157,7 @@ class Services:
         self._scheduler_state = SchedulerStateService(loop, self.hub.revision)
         self._backends = BackendService(loop, config, self.hub.revision)
         self.query = QueryService(opened.database)
-        self.autoscaler = AutoscalerService(loop, config, once, SystemClock(), self.hub.revision)
+        self.autoscaler = AutoscalerService(loop, config, once, SystemClock(), self.hub.revision, unasked)
         self._plan = PlanService(
             loop,
             PlanTokens(config.name),

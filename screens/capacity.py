@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _LOW: Final = 20
 """Below this height there is no room for the actions."""
+NOT_KEPT: Final = "What was done to the machines is not in a checkpoint."
 _OF_A_ROW: Final = frozenset(
     name
     for name in BY_ID
@@ -92,10 +93,18 @@ class CapacityScreen(TreeRows):
         return False
 
     def empty_words(self) -> tuple[str, ...]:
+        if self.session.offline:
+            return (
+                "This checkpoint has no slices, and no scale group that ever grew or failed.",
+                "Which others the cluster has is in its file. Workers are in Workers (v w).",
+            )
         return (
             "This cluster has no scale groups: nothing makes machines for it.",
             "Its workers are in Workers (v w). Scale groups are written in the cluster's file.",
         )
+
+    def partial_words(self) -> str:
+        return "groups that never grew or failed are not in a checkpoint" if self.session.offline else ""
 
     def count_words(self) -> str:
         kinds = {"slice": 0, "machine": 0}
@@ -148,12 +157,14 @@ class CapacityScreen(TreeRows):
         if self.actions.has_focus and (self.has_class("-low") or not count):
             # It is not to be seen (any more): no key may go there.
             self.table.take_focus()
-        empty = ("Nothing was done to the machines since the controller started.",) if not count else ()
+        offline = self.session.offline
+        nothing = NOT_KEPT if offline else "Nothing was done to the machines since the controller started."
+        empty = (nothing,) if not count else ()
         self.actions_pane.set_status(
             live_status(self.session, self.link, what="actions", loaded=loaded, some=count, empty=empty)
         )
         self.actions_pane.update_title(
-            [Run("Actions, newest first")], [Run(counted(count, "action"), Tone.DIM)] if loaded else []
+            [Run("Actions, newest first")], [Run(counted(count, "action"), Tone.DIM)] if loaded and not offline else []
         )
 
     def tick(self) -> None:
@@ -192,7 +203,8 @@ class CapacityScreen(TreeRows):
 
         async def load() -> Lines:
             known = self.store.get(name)
-            return describe(known.value if known is not None else value, session.clock.now_ms())
+            shown = known.value if known is not None else value
+            return describe(shown, session.clock.now_ms(), offline=session.offline)
 
         command = f"iris-core {session.selector} cluster vm status" + (f" --scale-group {group}" if group else "")
         self.app.push_screen(TextPage(session, f"Describe {one_line(name)}", load, command=command))

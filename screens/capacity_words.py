@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from iris_core.live.capacity_columns import AVAILABILITY, LIFECYCLE, machine_state
+from iris_core.live.capacity_columns import AVAILABILITY, LIFECYCLE, is_told, machine_state
 from iris_core.live.capacity_tree import Group, Slice
 from iris_core.live.wording import NOTHING, Tone, age, resources_text, when
 from iris_core.live.worker_columns import devices_text, health_of
@@ -13,16 +13,17 @@ from iris_core.model.quantities import format_duration
 from iris_core.model.text import one_line
 
 if TYPE_CHECKING:
+    from iris_core.wire.gen.iris.v1.autoscaler_pb2 import ScaleGroupStatus
     from iris_tui.pages import Lines
 
 _LABEL: Final = 18
 _STATES: Final = ("requesting", "booting", "initializing", "ready", "draining", "failed")
 
 
-def describe(value: Any, now_ms: int) -> Lines:
-    """The lines of its page."""
+def describe(value: Any, now_ms: int, *, offline: bool = False) -> Lines:
+    """The lines of its page; `offline`: it is of a checkpoint."""
     pairs = (
-        _group(value, now_ms)
+        _group(value, now_ms, "not in a checkpoint" if offline else "not known: no autoscaler told of this group")
         if isinstance(value, Group)
         else _slice(value, now_ms)
         if isinstance(value, Slice)
@@ -42,9 +43,8 @@ def _until(moment_ms: int, now_ms: int) -> str:
     return f"{when(moment_ms)} UTC" + (f", in {format_duration(left)}" if left > 0 else ", over")
 
 
-def _group(group: Group, now_ms: int) -> Iterator[tuple[str, str, Tone]]:
-    status = group.status
-    yield _pair("Scale group", status.name)
+def _told(status: ScaleGroupStatus) -> Iterator[tuple[str, str, Tone]]:
+    """What only an autoscaler knows of a group's size."""
     machines = "1 machine" if status.num_vms == 1 else f"{status.num_vms} machines"
     yield _pair(
         "Slices of", f"{machines}, {status.accelerator or 'cpu'}{', preemptible' if status.preemptible else ''}"
@@ -54,12 +54,30 @@ def _group(group: Group, now_ms: int) -> Iterator[tuple[str, str, Tone]]:
     yield _pair("Zone", status.zone)
     yield _pair("Slices", f"{status.current_slices} now, {status.target_slices} wanted, at most {status.max_slices}")
     yield _pair("Kept to spare", str(status.buffer_slices))
+
+
+def _group(group: Group, now_ms: int, absent: str) -> Iterator[tuple[str, str, Tone]]:
+    """`absent` is said in the place of what nobody told."""
+    status, told = group.status, is_told(group.status)
+    yield _pair("Scale group", status.name)
+    if told:
+        yield from _told(status)
+    else:
+        yield _pair("Slices of", absent, Tone.DIM)
+        yield _pair("Slices", f"{status.current_slices} now")
+        yield _pair("Wanted, at most", absent, Tone.DIM)
     counts = [f"{status.slice_state_counts[name]} {name}" for name in _STATES if status.slice_state_counts[name]]
     yield _pair("By state", ", ".join(counts))
-    yield _pair("Demand", f"{status.demand}, at most {status.peak_demand} since the controller started")
+    if told:
+        yield _pair("Demand", f"{status.demand}, at most {status.peak_demand} since the controller started")
+    else:
+        yield _pair("Demand", absent, Tone.DIM)
     yield _pair("Running tasks", str(group.running))
     tone = AVAILABILITY.get(status.availability, Tone.PLAIN)
-    yield _pair("Availability", status.availability.replace("_", " "), tone)
+    if told:
+        yield _pair("Availability", status.availability.replace("_", " "), tone)
+    else:
+        yield _pair("Availability", absent, Tone.DIM)
     yield _pair("Because", status.availability_reason, tone)
     yield _pair("Blocked until", _until(status.blocked_until_ms, now_ms), Tone.BAD)
     if status.consecutive_failures:

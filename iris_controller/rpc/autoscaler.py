@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from iris_controller.autoscaling.hands import within
-from iris_controller.rpc.autoscaler_view import fill, find_vm, slice_status, vm_status
+from iris_controller.rpc.autoscaler_view import fill, fill_kept, find_vm, slice_status, vm_status
 from iris_controller.rpc.backends import BACKEND_ID
 from iris_controller.rpc.errors import exhausted, invalid, not_found, precondition, unavailable
 from iris_controller.rpc.once import remember
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from iris_controller.autoscaling.runner import Autoscaler
+    from iris_controller.dry_run import Unasked
     from iris_controller.loop import ControllerLoop
     from iris_controller.rpc.call import Call
     from iris_controller.rpc.dispatch import Router
@@ -43,7 +44,8 @@ LARGE: Final = 200
 
 
 class AutoscalerService:
-    """`scaler` is set once there are machines to be had; until then, and where there are none, only the status answers."""
+    """`scaler` is set once there are machines to be had; until then, and where there are none, only the status answers, with what the
+    state keeps. `unasked` where only a state is looked at."""
 
     def __init__(
         self,
@@ -52,7 +54,9 @@ class AutoscalerService:
         once: Once,
         clock: Clock,
         revision: Callable[[], common_pb2.Revision],
+        unasked: Unasked | None = None,
     ) -> None:
+        self._unasked = unasked
         self._loop = loop
         self._model = loop.model
         self._config = config
@@ -75,18 +79,21 @@ class AutoscalerService:
                 hint=f"the only one is {BACKEND_ID}",
             )
         answer = pb.GetAutoscalerStatusResponse(revision=self._revision())
-        if self.scaler is None:
+        scaler, rows = self.scaler, list(self._model.slices.values())
+        if scaler is None:
             answer.detail = self._none()
+            tell = partial(fill_kept, answer, self._model, list(self._model.scaling_groups.values()), rows)
         else:
-            scaler, rows = self.scaler, list(self._model.slices.values())
             tell = partial(fill, answer, scaler, self._model, scaler.states(), rows, self._loop.now_ms())
-            if len(rows) > LARGE:
-                await asyncio.to_thread(tell)
-            else:
-                tell()
+        if len(rows) > LARGE:
+            await asyncio.to_thread(tell)
+        else:
+            tell()
         return answer
 
     def _none(self) -> str:
+        if self._unasked is not None:
+            return self._unasked.machines
         return f"this controller makes no machines on the platform {self._config.platform}"
 
     def _running(self) -> Autoscaler:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 from iris_controller.autoscaling.groups import BLOCKED
 from iris_controller.autoscaling.memory import is_busy
 from iris_controller.autoscaling.planning import aim
-from iris_controller.state.slices import Lifecycle, ScalingGroup
+from iris_controller.state.slices import GOING, Lifecycle, ScalingGroup
 from iris_core.contracts import VmState
 from iris_core.model.resources import Resources
 from iris_core.wire.convert import band_to_wire, resources_to_wire
 from iris_core.wire.gen.iris.v1 import autoscaler_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from iris_controller.autoscaling.demand import Demand
     from iris_controller.autoscaling.groups import GroupState
@@ -55,6 +55,48 @@ def fill(
         answer.groups.append(status)
     answer.recent_actions.extend(actions(scaler))
     _routing(answer.last_routing_decision, scaler)
+
+
+def fill_kept(
+    answer: pb.GetAutoscalerStatusResponse, model: Model, groups: Iterable[ScalingGroup], slices: Sequence[Slice]
+) -> None:
+    """The status where nothing makes machines: what the state keeps of them. May run beside the loop, as `fill`."""
+    by_group: dict[str, list[Slice]] = {}
+    for row in sorted(slices, key=lambda row: (row.created_at_ms, row.slice_id)):
+        by_group.setdefault(row.scale_group, []).append(row)
+    answer.groups.extend(kept_groups(groups, slices))
+    for status in answer.groups:
+        status.slices.extend(slice_status(None, row, model) for row in by_group.get(status.name, ()))
+
+
+def kept_groups(groups: Iterable[ScalingGroup], slices: Iterable[Slice]) -> list[pb.ScaleGroupStatus]:
+    """What the state alone says of scale groups: those that ever grew or failed, or have a slice.
+
+    Their availability is empty, which says that nothing an autoscaler or a cluster file would know is told: no limit, no demand.
+    """
+    by_group: dict[str, list[Slice]] = {}
+    for row in slices:
+        by_group.setdefault(row.scale_group, []).append(row)
+    known = {group.name: group for group in groups}
+    found = []
+    for name in sorted(known.keys() | by_group.keys()):
+        rows = by_group.get(name, [])
+        status = pb.ScaleGroupStatus(
+            name=name,
+            slice_state_counts=Counter(str(row.lifecycle) for row in rows),
+            current_slices=sum(not row.manual and row.lifecycle not in GOING for row in rows),
+        )
+        kept = known.get(name)
+        if kept is not None:
+            status.consecutive_failures = kept.consecutive_failures
+            status.backoff_until_ms = kept.backoff_until_ms
+            status.quota_reason = kept.quota_reason
+            status.quota_exceeded_until_ms = kept.quota_exceeded_until_ms
+            status.failure_reason = kept.failure_reason
+            status.last_scale_up_ms = kept.last_scale_up_ms
+            status.last_scale_down_ms = kept.last_scale_down_ms
+        found.append(status)
+    return found
 
 
 def slice_status(scaler: Autoscaler | None, row: Slice, model: Model) -> pb.SliceStatus:

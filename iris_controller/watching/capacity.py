@@ -6,10 +6,9 @@ ask the provider.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from iris_controller.rpc.autoscaler_view import actions, group_status, slice_status
+from iris_controller.rpc.autoscaler_view import actions, group_status, kept_groups, slice_status
 from iris_controller.watching.source import apart
 from iris_core.wire.gen.iris.v1 import autoscaler_pb2 as pb
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from iris_controller.autoscaling.groups import GroupState
     from iris_controller.autoscaling.runner import Autoscaler
     from iris_controller.state.model import Model
-    from iris_controller.state.slices import ScalingGroup, Slice
+    from iris_controller.state.slices import Slice
 
 STEADY_MS: Final = 2_000
 """Readings of since when a slice is idle differ by less, as long as it is the same idleness."""
@@ -66,28 +65,6 @@ def _groups(
     for row in slices:
         by_group.setdefault(row.scale_group, []).append(row)
     return [group_status(scaler, state, by_group.get(state.name, []), model, now_ms) for state in states]
-
-
-def kept_groups(groups: Iterable[ScalingGroup], slices: Iterable[Slice]) -> list[pb.ScaleGroupStatus]:
-    """What the state alone says of scale groups: those that ever grew or failed, or have a slice."""
-    counts: dict[str, Counter[str]] = {}
-    for row in slices:
-        counts.setdefault(row.scale_group, Counter())[str(row.lifecycle)] += 1
-    known = {group.name: group for group in groups}
-    found = []
-    for name in sorted(known.keys() | counts.keys()):
-        status = pb.ScaleGroupStatus(name=name, slice_state_counts=counts.get(name, {}))
-        kept = known.get(name)
-        if kept is not None:
-            status.consecutive_failures = kept.consecutive_failures
-            status.backoff_until_ms = kept.backoff_until_ms
-            status.quota_reason = kept.quota_reason
-            status.quota_exceeded_until_ms = kept.quota_exceeded_until_ms
-            status.failure_reason = kept.failure_reason
-            status.last_scale_up_ms = kept.last_scale_up_ms
-            status.last_scale_down_ms = kept.last_scale_down_ms
-        found.append(status)
-    return found
 
 
 def slice_rows(scaler: Autoscaler | None, slices: Iterable[Slice], model: Model) -> list[pb.SliceStatus]:

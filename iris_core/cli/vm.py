@@ -8,7 +8,7 @@ import click
 
 from iris_core.cli import output
 from iris_core.cli.lazy import Lazy, LazyGroup
-from iris_core.cli.options import output_option
+from iris_core.cli.options import Whole, output_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,8 @@ def status(session: Session, scale_group: str, how: output.Format) -> None:
         names = [group.name for group in found.groups]
         if scale_group not in names:
             near = did_you_mean(scale_group, names)
-            raise UsageFailed(f"there is no scale group {scale_group}", hint=near or f"there are: {', '.join(names)}")
+            there = f"there are: {', '.join(names)}" if names else found.detail
+            raise UsageFailed(f"there is no scale group {scale_group}", hint=near or there)
         kept = pb.GetAutoscalerStatusResponse()
         kept.CopyFrom(found)
         del kept.groups[:]
@@ -66,7 +67,7 @@ def status(session: Session, scale_group: str, how: output.Format) -> None:
 
 @click.command(short_help=COMMANDS["logs"].help)
 @click.argument("vm_id", metavar="VM")
-@click.option("--max-lines", type=click.IntRange(1, 10_000), default=200, show_default=True, help="Of its end.")
+@click.option("--max-lines", type=Whole(1, 10_000), default=200, show_default=True, help="Of its end.")
 @click.pass_obj
 def logs(session: Session, vm_id: str, max_lines: int) -> None:
     """Print what a machine logged while it started and since, named by its own id or its worker's."""
@@ -83,21 +84,28 @@ def logs(session: Session, vm_id: str, max_lines: int) -> None:
 
 
 def _lines(found: pb.GetAutoscalerStatusResponse, now_ms: int) -> Iterator[str]:
+    from iris_core.live.capacity_columns import is_told
     from iris_core.live.columns import age
+    from iris_core.live.wording import NOTHING
     from iris_core.model.text import counted, one_line
 
     for position, group in enumerate(found.groups):
         if position:
             yield ""
-        yield one_line(_head(group))
+        told = is_told(group)
+        yield one_line(_head(group) if told else group.name)
         counts = group.slice_state_counts
         live = sum(counts[name] for name in ("requesting", "booting", "initializing", "ready"))
         moving = "".join(f", {counts[name]} {name}" for name in _UP if counts[name])
-        yield f"  slices        {counts['ready']} of {live} ready, at most {group.max_slices}{moving}"
+        yield f"  slices        {counts['ready']} of {live} ready, at most {group.max_slices if told else NOTHING}{moving}"
         buffer = f", {group.buffer_slices} kept to spare" if group.buffer_slices else ""
-        yield f"  demand        {group.demand} (peak {group.peak_demand}){buffer}"
+        yield (
+            f"  demand        {group.demand} (peak {group.peak_demand}){buffer}"
+            if told
+            else f"  demand        {NOTHING}"
+        )
         why = f": {group.availability_reason}" if group.availability_reason else ""
-        yield f"  availability  {one_line(group.availability + why)}"
+        yield f"  availability  {one_line(group.availability + why) or NOTHING}"
         if group.blocked_until_ms:
             yield f"  blocked for   {age(now_ms, group.blocked_until_ms)}"
         if group.consecutive_failures or group.failure_reason:

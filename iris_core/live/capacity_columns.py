@@ -14,7 +14,7 @@ from iris_core.model.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from iris_core.wire.gen.iris.v1.autoscaler_pb2 import AutoscalerAction
+    from iris_core.wire.gen.iris.v1.autoscaler_pb2 import AutoscalerAction, ScaleGroupStatus
 
 AVAILABILITY: Final = {
     "available": Tone.GOOD,
@@ -45,6 +45,11 @@ MACHINE: Final = {
 _STATUS: Final = {"pending": Tone.BUSY, "completed": Tone.GOOD, "failed": Tone.BAD}
 
 
+def is_told(status: ScaleGroupStatus) -> bool:
+    """Whether an autoscaler told of the group; else only what a state keeps of it is known, its slices and its failures."""
+    return bool(status.availability)
+
+
 def group_reason(group: Group) -> str:
     """What holds a scale group back, in the words of whoever said so; else what it last decided."""
     status = group.status
@@ -54,18 +59,20 @@ def group_reason(group: Group) -> str:
 def group_state(group: Group, now_ms: int) -> str:
     """Its availability, for how much longer it is blocked, and its failures in a row."""
     status = group.status
-    words = [status.availability.replace("_", " ") or NOTHING]
+    words = [status.availability.replace("_", " ")] if status.availability else []
     if status.blocked_until_ms > now_ms:
         words.append(format_duration(status.blocked_until_ms - now_ms))
     if status.consecutive_failures:
         words.append(f"{status.consecutive_failures} fails")
-    return ", ".join(words)
+    return ", ".join(words) or NOTHING
 
 
 def group_slices(group: Group) -> str:
-    """How many slices there are, what is wanted, and the most: `2→3 of 8`."""
+    """How many slices there are, what is wanted, and the most: `2→3 of 8`; `2 of -` where the rest is not known."""
     status = group.status
     there = str(status.current_slices)
+    if not is_told(status):
+        return f"{there} of {NOTHING}"
     if status.target_slices != status.current_slices:
         there += f"→{status.target_slices}"
     return f"{there} of {status.max_slices}"
@@ -74,6 +81,8 @@ def group_slices(group: Group) -> str:
 def group_demand(group: Group) -> str:
     """Slices that waiting work would fill, and those kept to spare."""
     status = group.status
+    if not is_told(status):
+        return NOTHING
     return f"{status.demand}+{status.buffer_slices}" if status.buffer_slices else str(status.demand)
 
 

@@ -77,6 +77,11 @@ def _yes(name: str) -> tuple[Field, Value]:
     return Field(_WORD, ("yes", "no")), lambda row, _: "yes" if getattr(row, name) else "no"
 
 
+def _told(name: str) -> tuple[FieldType, Value]:
+    """A number of a scale group that only an autoscaler knows; none where none told of the group."""
+    return _NUMBER, lambda row, _: getattr(row, name) if row.availability else None
+
+
 def _band(name: str) -> tuple[Field, Value]:
     return _BAND, lambda row, _: band_label(getattr(row, name))
 
@@ -140,11 +145,11 @@ ROW_FILTERS: Final[dict[str, RowFilter]] = {
         quota=_text("quota_reason"),
         failure=_text("failure_reason"),
         failures=_number("consecutive_failures"),
-        demand=_number("demand"),
+        demand=_told("demand"),
         current=_number("current_slices"),
-        target=_number("target_slices"),
-        max=_number("max_slices"),
-        buffer=_number("buffer_slices"),
+        target=_told("target_slices"),
+        max=_told("max_slices"),
+        buffer=_told("buffer_slices"),
         zone=_text("zone"),
     ),
     "slices": _of(

@@ -49,6 +49,38 @@ def make_state(path: Path, jobs: int = 50) -> StateDir:
     return state
 
 
+def add_machines(state: StateDir, *, slices: int = 2) -> None:
+    """Ready slices of one machine each in the scale group `cpu`, which grew once, with their workers, and a job that waits."""
+    with closing(open_writer(state.database)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("INSERT INTO scaling_groups (name, last_scale_up_ms) VALUES ('cpu', ?)", (T0,))
+        for n in range(slices):
+            connection.execute(
+                "INSERT INTO slices (slice_id, scale_group, lifecycle, worker_ids, created_at_ms) VALUES (?, 'cpu', 'ready', ?, ?)",
+                (f"cpu-{n}", f'["cpu-{n}-w-0"]', T0 + n),
+            )
+            connection.execute(
+                "INSERT INTO workers (worker_id, slice_id, scale_group, total_cpu_millicores, total_memory_bytes)"
+                " VALUES (?, ?, 'cpu', 4000, 8000000000)",
+                (f"cpu-{n}-w-0", f"cpu-{n}"),
+            )
+        connection.execute(
+            "INSERT INTO jobs (job_id, user_id, root_job_id, depth, state, submitted_at_ms, root_submitted_at_ms, num_tasks,"
+            " name, task_counts_json) VALUES ('/u/wide', 'u', '/u/wide', 1, 1, ?, ?, 1, 'wide', '{\"PENDING\": 1}')",
+            (T0 - 1, T0 - 1),
+        )
+        connection.execute(
+            "INSERT INTO job_config (job_id, res_cpu_millicores, res_memory_bytes, res_disk_bytes, priority_band)"
+            " VALUES ('/u/wide', 64000, 1000, 0, 3)"
+        )
+        connection.execute(
+            "INSERT INTO tasks (task_id, job_id, task_index, state, submitted_at_ms, priority_neg_depth,"
+            " priority_root_submitted_ms, priority_insertion) VALUES ('/u/wide/0', '/u/wide', 0, 1, ?, -1, ?, 1000)",
+            (T0 - 1, T0 - 1),
+        )
+        connection.execute("COMMIT")
+
+
 def checkpoint(state: StateDir, store: ObjectStore, now_ms: int = T0, after_ms: int = 0) -> Manifest:
     """Takes one."""
     scratch = state.path / "scratch"

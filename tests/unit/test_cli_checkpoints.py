@@ -13,7 +13,7 @@ from iris_controller.checkpoint.opening import unpacked
 from iris_core.cli.main import run
 from iris_core.wire.gen.iris.v1 import controller_pb2
 from providers.objects import open_store
-from tests.unit.checkpoint_world import T0, checkpoint, make_state
+from tests.unit.checkpoint_world import T0, add_machines, checkpoint, make_state
 from tests.unit.cli_world import captured
 
 
@@ -114,3 +114,38 @@ def test_an_empty_place_and_one_that_is_none_are_one_line(tmp_path: Path) -> Non
     assert iris("checkpoint", "list", str(tmp_path), "-o", "json")[1].strip() == "[]"
     code, _, err = iris("checkpoint", "list", "s3://bucket/x")
     assert code == 2 and "file://, gs:// and ssh://" in err and err.count("\n") == 1
+
+
+def test_of_machines_it_says_what_it_holds_and_names_what_it_does_not(tmp_path: Path) -> None:
+    state = make_state(tmp_path / "state", jobs=3)
+    add_machines(state)
+    checkpoint(state, open_store(f"file://{tmp_path}/remote"), T0)
+    place = str(tmp_path / "remote")
+    code, out, err = iris("--checkpoint", place, "cluster", "vm", "status")
+    assert code == 0 and out.splitlines()[:4] == [
+        "cpu",
+        "  slices        2 of 2 ready, at most -",
+        "  demand        -",
+        "  availability  -",
+    ]
+    assert out.count("  ready, made ") == 2 and "cpu-1-w-0" in out
+    assert "this controller" not in err and "not in a checkpoint: " in err
+    code, out, _ = iris("--checkpoint", place, "cluster", "vm", "status", "-o", "json")
+    (group,) = json.loads(out)["groups"]
+    assert group["current_slices"] == 2 and not {"max_slices", "demand", "num_vms", "target_slices"} & group.keys()
+    code, out, err = iris("--checkpoint", place, "cluster", "status")
+    assert (code, [line.split() for line in out.splitlines() if line.startswith("cpu ")]) == (
+        0,
+        [["cpu", "0", "0", "2", "0", "-"]],
+    ), err
+    assert "taken as healthy: how it was is not in a checkpoint" in out and "dry run" not in out
+    code, out, _ = iris("--checkpoint", place, "job", "explain", "/u/wide")
+    assert code == 0 and "Note" in out and "every worker is taken as healthy" in out
+    assert "which machines could be made is not counted" in out
+
+
+def test_a_checkpoint_without_machines_says_that_it_cannot_name_all_scale_groups(remote: Path) -> None:
+    code, out, err = iris("--checkpoint", str(remote), "cluster", "vm", "status")
+    assert (code, out) == (0, "") and "scale groups that never grew or failed" in err
+    code, _, err = iris("--checkpoint", str(remote), "cluster", "vm", "status", "--scale-group", "tpu")
+    assert code == 2 and "there is no scale group tpu" in err and "not in a checkpoint" in err

@@ -32,7 +32,7 @@ from providers.fake.clock import FakeClock
 from providers.fake.samples import sample
 from providers.objects import open_store
 from screens.jobs import JobsScreen
-from tests.unit.checkpoint_world import T0, checkpoint, make_state
+from tests.unit.checkpoint_world import T0, add_machines, checkpoint, make_state
 from tests.unit.console_waits import until
 
 if TYPE_CHECKING:
@@ -225,6 +225,47 @@ async def test_an_empty_screen_advises_nothing_that_a_checkpoint_refuses(saved: 
         screen = rig.app.screen
         assert isinstance(screen, ListScreen) and screen.empty_words()
         assert not [words for words in screen.empty_words() if "job run" in words or "set-budget" in words]
+
+
+async def test_capacity_counts_what_is_there_and_invents_no_number(tmp_path: Path) -> None:
+    state = make_state(tmp_path / "state", jobs=3)
+    add_machines(state)
+    checkpoint(state, open_store(f"file://{tmp_path}/remote"), T0 + HOUR_MS)
+    async with console(offline_session(str(tmp_path / "remote"))) as rig:
+        await rig.until_rows(4)
+        rig.app.go("capacity", "")
+        await rig.until(lambda: "cpu-1 " in rig.text())
+        await rig.pilot.press("down", "right")
+        await rig.until(lambda: "cpu-0-w-0" in rig.text())
+        (row,) = [line for line in rig.text().splitlines() if " cpu " in line]
+        assert "2 of -" in row and "0" not in row.split("2 of -")[0], row
+        assert row.split("2 of -")[1].split()[0] == "-", "no demand is known"
+        assert "What was done to the machines is not in a checkpoint." in rig.text()
+        assert "groups that never grew or failed are not in a checkpoint" in rig.text()
+        assert "0 actions" not in rig.text() and "since the controller started" not in rig.text()
+        assert "taken as healthy: how it was" in rig.text() and "dry run" not in rig.text()
+        await rig.pilot.press("home", "d")
+        await rig.until(lambda: "Scale group" in rig.text() and "By state" in rig.text())
+        said = {line.strip(" │┃|")[:18].strip(): line.strip(" │┃|")[18:].strip() for line in rig.text().splitlines()}
+        assert said["Slices"] == "2 now" and said["By state"] == "2 ready"
+        for label in ("Slices of", "Wanted, at most", "Demand", "Availability"):
+            assert said[label] == "not in a checkpoint", said
+        assert "Kept to spare" not in said
+        await rig.pilot.press("escape")
+        screen = rig.app.console_screen
+        assert isinstance(screen, ListScreen)
+        screen.set_filter("demand=0")
+        await rig.until(lambda: screen.is_ordered and not screen.store.order)
+        rig.app.go("explain", "/u/wide")
+        await rig.until(lambda: "every worker is taken as healthy" in rig.text())
+
+
+async def test_capacity_of_a_checkpoint_without_machines_says_what_it_cannot_know(saved: Path) -> None:
+    async with console(offline_session(str(saved))) as rig:
+        await rig.until_rows(5)
+        rig.app.go("capacity", "")
+        await rig.until(lambda: "This checkpoint has no slices" in rig.text())
+        assert "nothing makes machines" not in rig.text()
 
 
 async def test_the_client_answers_and_is_closed(saved: Path) -> None:

@@ -10,10 +10,11 @@ import pytest
 
 from iris_controller.loop_lag import KEPT, LoopLag
 from iris_controller.rpc import autoscaler_view
+from iris_controller.rpc.autoscaler_view import kept_groups
 from iris_controller.state.model import Model
 from iris_controller.state.slices import Lifecycle, ScalingGroup, Slice
 from iris_controller.watching import pulse
-from iris_controller.watching.capacity import Capacity, kept_groups
+from iris_controller.watching.capacity import Capacity
 from iris_controller.watching.pulse import Asked, ControllerCondition
 from iris_core.wire.gen.iris.v1 import common_pb2, pipeline_pb2, watch_rows_pb2
 
@@ -33,13 +34,21 @@ def test_lag_is_that_of_the_last_minute() -> None:
 
 
 def test_a_state_without_an_autoscaler_tells_of_groups_that_grew_failed_or_have_a_slice() -> None:
-    slices = [Slice("s1", "b", Lifecycle.READY, ("w",), 5), Slice("s2", "b", Lifecycle.FAILED, (), 6)]
+    slices = [
+        Slice("s1", "b", Lifecycle.READY, ("w",), 5),
+        Slice("s2", "b", Lifecycle.FAILED, (), 6),
+        Slice("s3", "b", Lifecycle.READY, (), 7, manual=True),
+    ]
     groups = [ScalingGroup("a", consecutive_failures=3, backoff_until_ms=7, quota_reason="none left")]
     first, second = kept_groups(groups, slices)
     assert (first.name, first.consecutive_failures, first.backoff_until_ms, first.quota_reason) == (
         "a", 3, 7, "none left",
     )  # fmt: skip
-    assert (second.name, dict(second.slice_state_counts)) == ("b", {"ready": 1, "failed": 1})
+    assert (second.name, dict(second.slice_state_counts)) == ("b", {"ready": 2, "failed": 1})
+    assert (first.current_slices, second.current_slices) == (0, 1), (
+        "as an autoscaler counts: its own, without those that go"
+    )
+    assert not first.availability and not second.availability
 
 
 @pytest.mark.asyncio
