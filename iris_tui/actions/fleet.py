@@ -6,6 +6,10 @@ from typing import Final
 
 from iris_tui.actions.base import Action
 
+_TASKS_THERE: Final = (
+    "iris-core {at} query \"SELECT task_id FROM tasks WHERE current_worker_id = 'WORKER' AND finished_at_ms IS NULL\""
+)
+
 CAPACITY: Final[tuple[Action, ...]] = (
     Action(
         id="capacity.describe", title="Describe: reasons in full", keys=("d",), command="describe-capacity",
@@ -16,8 +20,8 @@ CAPACITY: Final[tuple[Action, ...]] = (
         cli="iris-core {at} cluster vm logs {id}", menu="l", footer=20, kinds=("machine",),
     ),
     Action(
-        id="capacity.tasks", title="Show the tasks that run there", keys=("t",), command="tasks-there",
-        cli="iris-core {at} task list", menu="t", kinds=("slice", "machine"),
+        id="capacity.tasks", title="Show the tasks that run there", keys=("t",), command="tasks-there", cli=_TASKS_THERE,
+        menu="t", kinds=("slice", "machine"),
     ),
     Action(
         id="capacity.preempt", title="Preempt: its tasks, which are tried again", tier=2, mutates=True, command="preempt-slice",
@@ -44,7 +48,7 @@ WORKERS: Final[tuple[Action, ...]] = (
         cli="iris-core {at} cluster vm logs {id}", menu="l", footer=20, kinds=("worker",),
     ),
     Action(
-        id="workers.tasks", title="Show the tasks that run there", keys=("t",), command="worker-tasks", cli="iris-core {at} task list",
+        id="workers.tasks", title="Show the tasks that run there", keys=("t",), command="worker-tasks", cli=_TASKS_THERE,
         menu="t", kinds=("worker",),
     ),
     Action(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import cast
 
+import click
 import pytest
 
+from iris_core.cli.main import root
 from iris_core.model.errors import ModelError
 from iris_tui.actions import ACTIONS, ALIASES, BY_COMMAND, BY_ID, SCOPES, Action, in_scope
 from iris_tui.app import IrisApp
@@ -43,6 +46,24 @@ def test_an_action_is_complete(action: Action) -> None:
     assert "{id}" not in action.cli or action.kinds or action.scope == "log"
     if action.cli:
         assert action.cli.startswith("iris-core ")
+
+
+@pytest.mark.parametrize("action", [action for action in ACTIONS if action.cli], ids=lambda action: action.id)
+def test_the_command_line_of_an_action_has_all_that_its_command_requires(action: Action) -> None:
+    words = shlex.split(action.command_line("--cluster=lab"))[1:]
+    while words[0].startswith("--"):
+        del words[0]
+    context = click.Context(root(), info_name="iris-core")
+    while isinstance(context.command, click.Group):
+        command = context.command.get_command(context, words.pop(0))
+        assert command is not None, action.cli
+        context = click.Context(command, parent=context)
+    params = context.command.params
+    required = [param for param in params if param.required]
+    assert all(set(param.opts) & set(words) for param in required if isinstance(param, click.Option)), action.cli
+    assert bool(words) >= any(isinstance(param, click.Argument) for param in required), action.cli
+    known = {"--", *(name for param in params for name in (*param.opts, *param.secondary_opts))}
+    assert {word.partition("=")[0] for word in words if word.startswith("-")} <= known, action.cli
 
 
 @pytest.mark.parametrize("action", [action for action in ACTIONS if action.mutates], ids=lambda action: action.id)
