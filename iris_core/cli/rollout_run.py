@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,7 +147,7 @@ def _drive(
     from iris_core.procedures.events import Suspended
 
     say = session.diagnostics.note
-    where = f" --journal-dir {journal_dir}" if journal_dir else ""
+    where = f" --journal-dir {shlex.quote(journal_dir)}" if journal_dir else ""
     again = f"{session.program} rollout resume {begun.id}{where}"
     approver = LineApprover(tokens, confirm, again, say, terminal_reader())
     with begun.journal:

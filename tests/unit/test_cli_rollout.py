@@ -7,6 +7,7 @@ import asyncio
 import inspect
 import json
 import re
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
@@ -428,3 +429,15 @@ def test_a_worker_on_which_jobs_cannot_be_staged_does_not_bring_a_release_down()
     session = SimpleNamespace(client=SimpleNamespace(call=lambda method, *_, **__: answers[method]))
     sample = rollout_site.Reached(cast("Session", session), cast("Deployment", None), "p", "ada", "ada").sample()
     assert (sample["workers_healthy"], sample["workers_total"]) == (7, 7)
+
+
+def test_a_folder_with_a_blank_in_its_name_is_one_word_of_every_line_that_names_it(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.add("a")
+    folder = fleet.folder / "my journals"
+    done = fleet.rollout("run", "--clusters", "a", "--journal-dir", str(folder))
+    (line,) = (line for line in done.err.splitlines() if line.startswith("report: "))
+    assert shlex.split(line)[-2:] == ["--journal-dir", str(folder)]
+    again = fleet.rollout(*shlex.split(line)[3:])
+    assert again.code == 0 and again.out.startswith("# Rollout rollout-"), "it is a command when it is pasted"
