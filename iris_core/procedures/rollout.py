@@ -93,7 +93,7 @@ async def _rollout(fleet: Fleet) -> Parts:
     if not fleet.named:
         choice = yield Gate(
             id=SCOPE,
-            title=f"These clusters, in this order: {', '.join(names)}",
+            title=f"Roll out to these clusters, in this order: {', '.join(names)}",
             tier=1,
             effects=tuple(f"{number}. {site.candidate.words()}" for number, site in enumerate(fleet.sites, 1)),
             undo=("nothing is changed yet",),

@@ -214,7 +214,7 @@ class Cluster:
             return
         choice = yield Gate(
             id="failed",
-            title=f"The watch of {site.name} failed",
+            title=f"The watch of {site.name} failed: {ROLL_BACK}",
             tier=1,
             effects=(*verdict["concerns"], "rolling back is asked for once more, with what it would lose"),
             undo=(f"stopping leaves {site.name} on {self._tree.id[:12]}, and every cluster after it as it is",),
