@@ -208,7 +208,7 @@ class RolloutScreen(RolloutActs, ConsoleScreen):
             or (progress.asked is not None and str(progress.asked["event"]).startswith(f"{name}/"))
         )  # fmt: skip
         if watching:
-            facts.append(words.countdown(name, samples))
+            facts.append(words.countdown(records, name, driven=known.driven or driving is not None))
         if fault:
             facts.append([Run(fault, Tone.BAD)])
         self.facts.show(facts)

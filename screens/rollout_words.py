@@ -25,7 +25,8 @@ _TONES: Final = {
     "failed its watch": Tone.BAD,
     "failed": Tone.BAD,
     "in its restart": Tone.BUSY,
-    "in its watch": Tone.BUSY,
+    rollout_report.WATCHING: Tone.BUSY,
+    rollout_report.DOOMED: Tone.BAD,
     "skipped": Tone.WARN,
     "stopped at its gate": Tone.WARN,
 }
@@ -37,7 +38,7 @@ def lines(records: Sequence[Record]) -> Lines:
     for record in records:
         kind = record["type"]
         for text in telling.words(record):
-            found.append((text, _tone(kind, text)))
+            found.append((text, _tone(record, text)))
         if kind == "asked":
             again = " once more" if record["again"] else ""
             found.append(("  " + one_line(f"asked{again}: {record['title']}"), Tone.WAIT))
@@ -52,9 +53,12 @@ def lines(records: Sequence[Record]) -> Lines:
     return found
 
 
-def _tone(kind: str, text: str) -> Tone:
+def _tone(record: Record, text: str) -> Tone:
+    kind = record["type"]
     if kind == "step":
         return Tone.BUSY
+    if kind == "progress" and isinstance(record["value"], dict) and record["value"].get("failed"):
+        return Tone.BAD
     if kind in ("failed", "refused") or text.lstrip().startswith(("FAIL", "concern")):
         return Tone.BAD
     if text.lstrip().startswith("note"):
@@ -86,7 +90,7 @@ def state(progress: Progress, *, ours: bool, driven: bool, leaving: bool) -> Run
 
 
 def watched(records: Sequence[Record]) -> tuple[str, list[dict[str, Any]]]:
-    """The cluster whose watch is the newest, and its samples with that from before the restart; ("", []) without one."""
+    """The cluster whose watch is the newest, and all samples of it with that from before the restart; ("", []) without one."""
     name = ""
     for record in records:
         event = str(record.get("event", ""))
@@ -96,21 +100,23 @@ def watched(records: Sequence[Record]) -> tuple[str, list[dict[str, Any]]]:
         return "", []
     found = rollout_report.facts(records, name)
     before = [found.before] if found.before is not None else []
-    return name, [*before, *found.watched]
+    return name, [*before, *found.samples]
 
 
-def countdown(name: str, samples: Sequence[dict[str, Any]]) -> list[Run]:
-    """How far the watch is."""
-    passed = max((sample.get("after_s") or 0.0 for sample in samples), default=0.0)
+def countdown(records: Sequence[Record], name: str, *, driven: bool) -> list[Run]:
+    """How far the watch of a cluster is, and whether it can still pass."""
+    found = rollout_report.facts(records, name)
+    passed = max((sample["after_s"] for sample in found.watched), default=0.0)
     left = max(DURATION_S - passed, 0.0)
-    said = f"{left:.0f} s are left, and nothing shortens them" if left else "is over"
-    missing = sum(not sample["reachable"] for sample in samples)
-    runs = [
-        Run(f"the watch of {one_line(name)}: {passed:.0f} of {DURATION_S:.0f} s, ", Tone.PLAIN),
-        Run(said, Tone.DIM),
-    ]
-    if missing:
-        runs.append(Run(f"; {missing} looks failed", Tone.BAD))
+    runs = [Run(f"the watch of {one_line(name)}: {passed:.0f} of {DURATION_S:.0f} s, ")]
+    if found.doomed:
+        runs.append(Run(f"this watch has failed: {', '.join(found.doomed)}; ", Tone.BAD))
+    if not left:
+        runs.append(Run("it is over" if found.doomed else "is over", Tone.DIM))
+    elif driven:
+        runs.append(Run(f"{left:.0f} s are left, and nothing shortens them", Tone.DIM))
+    else:
+        runs.append(Run("nobody watches it now, and it begins anew when the rollout is gone on with", Tone.WARN))
     return runs
 
 

@@ -91,7 +91,7 @@ def resume(
 ) -> int:
     """Go on with a rollout that was left or killed, also one of another account: what was done is not done again.
 
-    A watch that was cut off begins anew. Approvals of another account, or of more than a quarter of an hour ago, are asked for again.
+    A watch that was cut off begins anew, and one that had failed already stays failed. Approvals of another account, or of more than a quarter of an hour ago, are asked for again.
 
     \b
     iris-core rollout resume

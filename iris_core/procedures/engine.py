@@ -36,7 +36,7 @@ from iris_core.procedures.events import (
 from iris_core.procedures.grammar import FORMAT
 from iris_core.procedures.grammar import check as check_journal
 from iris_core.procedures.granted import Approvals, Unapproved
-from iris_core.procedures.replay import JournalMismatch, Replay, as_asked, failure_of, outcome_of, unfit
+from iris_core.procedures.replay import JournalMismatch, Replay, as_asked, failure_of, outcome_of, reported, unfit
 
 if TYPE_CHECKING:
     from iris_core.live.clock import Clock
@@ -200,7 +200,8 @@ class Engine:
             self._write("progress", event=event.id, value=value)
 
         try:
-            value = await self._unless_left(event, asyncio.wait_for(event.gather(report), event.timeout_s), event.id)
+            work = event.gathering(report, reported(past))
+            value = await self._unless_left(event, asyncio.wait_for(work, event.timeout_s), event.id)
         except (Cancelled, Suspended):
             raise
         except TimeoutError:

@@ -90,7 +90,8 @@ class Step:
 class Evidence:
     """Something to be looked at; comes back as what `gather` returned. It must change nothing.
 
-    A run that is resumed in the middle of it gathers it from the beginning: a watch of five minutes is never shortened.
+    A run that is resumed in the middle of it gathers it from the beginning: a watch of five minutes is never shortened. Where what was
+    seen before counts nevertheless, `resumed` gathers it, given what each run that was cut off had reported, the oldest first.
     `held` says that this is no safe point to be left at: what came before it has left the world half done.
     """
 
@@ -99,6 +100,11 @@ class Evidence:
     gather: Callable[[Report], Awaitable[Value]]
     timeout_s: float = 60.0
     held: bool = False
+    resumed: Callable[[Report, list[list[Value]]], Awaitable[Value]] | None = None
+
+    def gathering(self, report: Report, earlier: list[list[Value]]) -> Awaitable[Value]:
+        """The gathering, after what earlier runs had reported of it."""
+        return self.gather(report) if self.resumed is None else self.resumed(report, earlier)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

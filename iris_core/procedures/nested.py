@@ -42,6 +42,7 @@ class Inner:
         around: Lays something around what a mutation does.
         choice: What was last chosen at a gate of it.
         kept: The mutations that were kept, to be yielded as they are.
+        came: What came back at its own yields, by the id of the event as it has it.
     """
 
     prefix: str
@@ -53,6 +54,7 @@ class Inner:
     around: Callable[[Mutation], Mutation] = lambda mutation: mutation
     choice: str = ""
     kept: list[Mutation] = field(default_factory=list)
+    came: dict[str, Value] = field(default_factory=dict)
     _holding: bool = False
     _choices: tuple[str, ...] = ()
 
@@ -141,6 +143,7 @@ async def flat(procedure: Parts) -> Procedure:
                 if isinstance(event, Gate):
                     for inner in stack:
                         answer = inner.inwards(answer)
+                top.came[event.id] = answer
     finally:
         for inner in reversed(stack):
             await inner.procedure.aclose()

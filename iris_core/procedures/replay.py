@@ -12,7 +12,7 @@ from iris_core.contracts import IrisError
 from iris_core.procedures.events import Outcome, Status, StepFailed
 
 if TYPE_CHECKING:
-    from iris_core.procedures.events import Gate
+    from iris_core.procedures.events import Gate, Value
     from iris_core.procedures.journal import Record
 
 
@@ -57,6 +57,17 @@ class Replay:
             )
         self._seen.add(name)
         return self._past.get(name, [])
+
+
+def reported(past: Iterable[Record]) -> list[list[Value]]:
+    """What each run told while it gathered something, by the lines about that; the oldest first."""
+    runs: list[list[Value]] = []
+    for record in past:
+        if record["type"] == "gathering":
+            runs.append([])
+        elif record["type"] == "progress":
+            runs[-1].append(record["value"])
+    return runs
 
 
 def as_asked(gate: Gate) -> dict[str, Any]:

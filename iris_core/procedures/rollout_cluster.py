@@ -8,7 +8,7 @@ stop, or to roll back behind a gate of its own; there is no third way.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -120,6 +120,7 @@ class Cluster:
         self._skippable = skippable
         self._timeout_s = timeout_s
         self._smoke = ""
+        self._boot = ""
 
     async def run(self) -> Parts:
         """The events. It yields no outcome: `taken` has it."""
@@ -148,6 +149,7 @@ class Cluster:
                 taken.outcome = outcome
             else:
                 taken.shipped = True
+                self._boot = str((inner.came.get("health") or {}).get("boot_id", ""))
                 try:
                     yield Inner("", self._after(before), is_part=True)
                 except (Cancelled, StepFailed) as raised:
@@ -184,11 +186,10 @@ class Cluster:
         try:
             watch = yield Evidence(
                 id="watch", title=f"watch {site.name} for {watching.DURATION_S:g} s", gather=self._watch,
-                timeout_s=watching.DURATION_S * 6,
+                resumed=self._watch, timeout_s=watching.DURATION_S * 6,
             )  # fmt: skip
-            samples = watch["samples"]
         except StepFailed as error:
-            samples = []
+            watch = {"samples": []}
             trouble = trouble or f"the watch came to no end: {error.message}"
         smoke: dict[str, Any] | None = None
         if job:
@@ -199,7 +200,7 @@ class Cluster:
             except StepFailed as error:
                 trouble = trouble or f"the smoke job is not known: {error.message}"
         verdict = yield Evidence(
-            id="verdict", title=f"the verdict on {site.name}", gather=self._verdict(before, samples, smoke, trouble)
+            id="verdict", title=f"the verdict on {site.name}", gather=self._verdict(before, watch, smoke, trouble)
         )
         taken.verdict = verdict
         if verdict["passed"]:
@@ -287,8 +288,8 @@ class Cluster:
     async def _job_id(self) -> str:
         return self._site.job_id(self._smoke)
 
-    async def _watch(self, report: Report) -> dict[str, Any]:
-        return await watching.watch(self._site.sample, self._clock, report)
+    async def _watch(self, report: Report, earlier: Sequence[Sequence[Sample]] = ()) -> dict[str, Any]:
+        return await watching.watch(self._site.sample, self._clock, report, boot=self._boot, earlier=earlier)
 
     def _smoke_end(self, job: str) -> Callable[[Report], Awaitable[dict[str, Any]]]:
         async def gather(report: Report) -> dict[str, Any]:
@@ -311,10 +312,13 @@ class Cluster:
         return gather
 
     def _verdict(
-        self, before: Sample, samples: list[Sample], smoke: dict[str, Any] | None, trouble: str
+        self, before: Sample, watch: dict[str, Any], smoke: dict[str, Any] | None, trouble: str
     ) -> Callable[[Report], Awaitable[dict[str, Any]]]:
         async def gather(report: Report) -> dict[str, Any]:
-            found = watching.concerns(before, samples, self._tree.id) if samples else []
+            samples = watch["samples"]
+            # A journal of an older version has no word on what had failed before.
+            certain = watch.get("failed")
+            found = watching.concerns(before, samples, self._tree.id, certain) if samples else []
             if trouble:
                 found.append(trouble)
             if smoke is not None and not smoke["passed"]:

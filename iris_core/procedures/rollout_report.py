@@ -1,8 +1,8 @@
 """The report of a rollout, as Markdown, made from its journal and from nothing else: so it says the same to everybody, also years later.
 
-What is evidence is in it whole: the tree's hash, who approved what and when, each sample of each watch, the seconds that a cluster did
-not answer. What was not measured is said to be an upper bound, and what did not happen is said not to have happened. Lines that a job
-or a check printed are made harmless and stand in fences. Must never look at a cluster.
+What is evidence is in it whole: the tree's hash, who approved what and when, each sample of each watch, also of one that was cut off, the
+seconds that a cluster did not answer. What was not measured is said to be an upper bound, and what did not happen is said not to have
+happened. Lines that a job or a check printed are made harmless and stand in fences. Must never look at a cluster.
 """
 
 from __future__ import annotations
@@ -10,16 +10,38 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.model.redact import redact_text
 from iris_core.model.text import one_line
 from iris_core.procedures.progress import Progress
+from iris_core.procedures.rollout_watch import Seen
 
 if TYPE_CHECKING:
     from iris_core.procedures.journal import Record
 
 _RESTART: Final = "restart"
+
+
+WATCHING: Final = "in its watch"
+DOOMED: Final = "in its watch, which has failed"
+
+
+@dataclass(slots=True)
+class Watch:
+    """One run's looks at a cluster after its restart, whole or cut off.
+
+    Attributes:
+        by, at_ms: Who began it, and when.
+        samples: What was seen.
+        last_ms: When the last one was taken; as `at_ms` without any.
+    """
+
+    by: str
+    at_ms: int
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    last_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -28,7 +50,8 @@ class ClusterFacts:
 
     Attributes:
         before: The sample from before the restart.
-        watched: The samples of the watch, also of one that goes on.
+        watches: Each run's watch, also one that goes on; all but the last were cut off.
+        boot: That of the controller as its restart saw it, "" = not known.
         verdict, smoke, record: As they were gathered.
         gate: The answer to the question before the restart: approve, skip, stop, "" = not answered.
         checkpoint: The last one that was taken.
@@ -40,7 +63,8 @@ class ClusterFacts:
     """
 
     before: dict[str, Any] | None = None
-    watched: list[dict[str, Any]] = field(default_factory=list)
+    watches: list[Watch] = field(default_factory=list)
+    boot: str = ""
     verdict: dict[str, Any] | None = None
     smoke: dict[str, Any] | None = None
     record: dict[str, Any] | None = None
@@ -51,6 +75,34 @@ class ClusterFacts:
     failed: list[str] = field(default_factory=list)
     unlocked: bool = False
     shipped: bool = False
+
+    @property
+    def watched(self) -> list[dict[str, Any]]:
+        """The samples of the watch, without those of one that was cut off."""
+        return self.watches[-1].samples if self.watches else []
+
+    @property
+    def samples(self) -> list[dict[str, Any]]:
+        """Those of every watch."""
+        return [sample for watch in self.watches for sample in watch.samples]
+
+    @property
+    def again(self) -> list[dict[str, Any]]:
+        """The samples before which the controller was started again."""
+        return self._seen()[1]
+
+    @property
+    def doomed(self) -> list[str]:
+        """What fails the watch for certain, however it goes on, in a few words each."""
+        unsent = ["no smoke job"] if any(line.startswith("smoke: ") for line in self.failed) else []
+        return self._seen()[0].words + unsent
+
+    def _seen(self) -> tuple[Seen, list[dict[str, Any]]]:
+        seen, again = Seen(self.boot), []
+        for watch in self.watches:
+            seen.begin()
+            again += [sample for sample in watch.samples if seen.take(sample)]
+        return seen, again
 
 
 def clusters(records: Sequence[Record]) -> list[str]:
@@ -74,9 +126,10 @@ def facts(records: Sequence[Record], name: str) -> ClusterFacts:
         elif kind in ("answered", "answered_again") and part == _RESTART:
             found.gate = str(record["choice"])
         elif kind == "gathering" and part == "watch":
-            found.watched = []
+            found.watches.append(Watch(str(record["by"]), int(record["at_ms"]), last_ms=int(record["at_ms"])))
         elif kind == "progress" and part == "watch":
-            found.watched.append(record["value"])
+            found.watches[-1].samples.append(record["value"])
+            found.watches[-1].last_ms = int(record["at_ms"])
         elif kind == "intent" and part == "stop":
             stop_ms = int(record["at_ms"])
         elif kind == "done" and part in ("checkpoint", "stop") and record["value"]:
@@ -95,8 +148,9 @@ def _gathered(found: ClusterFacts, part: str, record: Record, stop_ms: int) -> N
     match part:
         case "snapshot":
             found.before = value
-        case "health" if stop_ms:
-            found.bound_s = (int(record["at_ms"]) - stop_ms) / 1000
+        case "health":
+            found.boot = str(value.get("boot_id", ""))
+            found.bound_s = (int(record["at_ms"]) - stop_ms) / 1000 if stop_ms else None
         case "downtime":
             found.downtime_s = value["seconds"]
         case "record":
@@ -127,7 +181,7 @@ def standing(records: Sequence[Record], name: str) -> str:
     if found.verdict is not None:
         return "passed" if found.verdict["passed"] else "failed its watch"
     if found.record is not None:
-        return "in its watch"
+        return DOOMED if found.doomed else WATCHING
     if found.failed:
         return "failed"
     if found.gate == "approve":
@@ -140,7 +194,7 @@ def standing(records: Sequence[Record], name: str) -> str:
 def runs(records: Sequence[Record], name: str) -> str:
     """The tree that a cluster runs, as far as the journal says; "" = not known."""
     found = facts(records, name)
-    seen = next((str(sample["tree"]) for sample in reversed(found.watched) if sample["reachable"]), "")
+    seen = next((str(sample["tree"]) for sample in reversed(found.samples) if sample["reachable"]), "")
     frozen = (Progress.of(list(records)).evidence.get("tree-state") or {}) if found.shipped else {}
     said = (found.record or {}).get("image") or frozen.get("id") or (found.before or {}).get("tree") or ""
     return seen or str(said)
@@ -202,6 +256,10 @@ def _lines(procedure: str, records: Sequence[Record]) -> Iterator[str]:
         yield f"- Not ended: {_clean(waits)}, last line {_at(progress.changed_ms)}"
     drivers = sorted({str(record["by"]) for record in records})
     yield f"- Driven by {_clean(', '.join(drivers))}"
+    for before, record in pairwise(records):
+        if record["type"] == "resumed":
+            last, on = _at(int(before["at_ms"])), _at(int(record["at_ms"]))
+            yield f"- Left after its line of {last}, gone on with {on} by {_clean(record['by'])}"
     yield f"- Clusters, in order: {_clean(', '.join(names))}"
     yield ""
     yield from _tree(progress)
@@ -281,7 +339,7 @@ def _cluster(name: str, records: Sequence[Record]) -> Iterator[str]:
         yield ""
         return
     if found.before is not None:
-        last = next((sample for sample in reversed(found.watched) if sample["reachable"]), None)
+        last = next((sample for sample in reversed(found.samples) if sample["reachable"]), None)
         yield f"- Tree before `{found.before['tree'] or 'not known'}`" + (f", after `{last['tree']}`" if last else "")
     yield f"- Downtime: {downtime_words(found)}"
     if found.checkpoint:
@@ -291,6 +349,10 @@ def _cluster(name: str, records: Sequence[Record]) -> Iterator[str]:
     if found.gate == "approve":
         yield f"- Lock: {'given back' if found.unlocked else '**not given back**'}"
     yield from (f"- Failed: {_clean(failure)}" for failure in found.failed)
+    for cut, following in pairwise(found.watches):
+        seen = f"after {cut.samples[-1]['after_s']:.0f} s" if cut.samples else "before its first look"
+        since, began = _at(cut.last_ms), _at(following.at_ms)
+        yield f"- Watch: cut off {seen}, {since}; begun anew {began} by {_clean(following.by)}; a failure that was seen stays one"
     if found.verdict is not None:
         yield f"- Verdict: {'passed' if found.verdict['passed'] else '**failed**'}"
         yield from (f"  - concern: {_clean(concern)}" for concern in found.verdict["concerns"])
@@ -309,14 +371,21 @@ def _samples(found: ClusterFacts) -> Iterator[str]:
     assert found.before is not None
     yield "| after | answers | healthy workers | running | pending | failures | loop late | log store behind |"
     yield "|---:|---|---:|---:|---:|---:|---:|---:|"
-    for sample in (found.before, *found.watched):
-        after = "before" if sample is found.before else f"{sample['after_s']:.0f} s"
-        if not sample["reachable"]:
-            yield f"| {after} | **no**: {_clean(sample['error'])} | | | | | | |"
-            continue
-        ready = "yes" if sample["ready"] else "yes, not ready"
-        yield (
-            f"| {after} | {ready} | {sample['workers_healthy']}/{sample['workers_total']} | {sample['tasks'].get('running', 0)}"
-            f" | {sample['tasks'].get('pending', 0)} | {sample['failures']} | {sample['lag_ms']:.1f} ms | {sample['store_lag_ms']} ms |"
-        )
+    yield _row("before", found.before, again=False)
+    again = {id(sample) for sample in found.again}
+    for number, watch in enumerate(found.watches):
+        if number:
+            yield f"| **anew** | begun {_at(watch.at_ms)} by {_clean(watch.by)} | | | | | | |"
+        for sample in watch.samples:
+            yield _row(f"{sample['after_s']:.0f} s", sample, again=id(sample) in again)
     yield ""
+
+
+def _row(after: str, sample: dict[str, Any], *, again: bool) -> str:
+    if not sample["reachable"]:
+        return f"| {after} | **no**: {_clean(sample['error'])} | | | | | | |"
+    answers = ["yes", *(["not ready"] if not sample["ready"] else []), *(["**started again**"] if again else [])]
+    return (
+        f"| {after} | {', '.join(answers)} | {sample['workers_healthy']}/{sample['workers_total']} | {sample['tasks'].get('running', 0)}"
+        f" | {sample['tasks'].get('pending', 0)} | {sample['failures']} | {sample['lag_ms']:.1f} ms | {sample['store_lag_ms']} ms |"
+    )

@@ -2,18 +2,20 @@
 
 Nothing shortens it: there is no option, variable or setting, and a run that is resumed in the middle of it begins it anew. Only whoever
 puts the program together hands in the clock. The comparison is between the last sample and the one from before the restart;
-besides, a single sample that could not be had fails it, and so does a controller that was started again meanwhile. What fails is a
-concern; what a person should know and may accept is a note. Must never change anything.
+besides, a single sample that could not be had fails it, and so does a controller that was started again since its restart. These two are
+not made good by anything that comes after, nor by leaving: they are looked for in the samples of the runs that were cut off, too. What
+fails is a concern; what a person should know and may accept is a note. Must never change anything.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.contracts import IrisError
 from iris_core.model.resources import format_duration
+from iris_core.model.text import counted
 
 if TYPE_CHECKING:
     from iris_core.live.clock import Clock
@@ -29,7 +31,8 @@ Sample = dict[str, Any]
 
 at_ms, reachable, error; tree (the hash that it says it runs, "" = none), boot_id, version; ready, problems; workers_total,
 workers_healthy; jobs, tasks (counts by state); failures (attempts that failed, counted since failures_since_ms); lag_ms (how late the
-controller's loop is, 99 of 100); store (its log store's state), store_lag_ms (how long the oldest line has waited for it).
+controller's loop is, 99 of 100); store (its log store's state), store_lag_ms (how long the oldest line has waited for it). Of a watch
+besides: after_s; again (the controller was started again before it); failed (what fails this watch already, in a few words each).
 """
 
 
@@ -38,17 +41,93 @@ def unreachable(at_ms: int, error: str) -> Sample:
     return {"at_ms": at_ms, "reachable": False, "error": error}
 
 
-async def watch(take: Callable[[], Sample], clock: Clock, report: Report) -> dict[str, Any]:
-    """Samples until the time is over, each reported as it is taken: {"samples": [...], "seconds": how long it was}."""
+class Seen:
+    """What the looks have come to so far that fails a watch for certain, whatever comes after.
+
+    Args:
+        boot: That of the controller as its restart saw it, "" = not known.
+    """
+
+    def __init__(self, boot: str = "") -> None:
+        self._boot = boot
+        self._looks, self._missed, self._error = 0, 0, ""
+        self._again: list[str] = []
+        self._first = True
+
+    def begin(self) -> None:
+        """A run begins to watch."""
+        self._first = True
+
+    def take(self, sample: Sample) -> bool:
+        """One more look; whether the controller was started again before it."""
+        again = bool(sample["reachable"] and self._boot and sample["boot_id"] != self._boot)
+        if again:
+            when = (
+                "during the watch"
+                if not self._first
+                else "while nobody watched"
+                if self._looks
+                else "between its restart and the watch"
+            )
+            self._again += [when] if when not in self._again else []
+        self._looks += 1
+        self._first = False
+        if sample["reachable"]:
+            self._boot = sample["boot_id"]
+        else:
+            self._missed, self._error = self._missed + 1, str(sample["error"])
+        return again
+
+    @property
+    def words(self) -> list[str]:
+        """In a few words each; none as long as the watch can pass."""
+        missed = [f"{counted(self._missed, 'look')} failed"] if self._missed else []
+        return missed + (["started again"] if self._again else [])
+
+    @property
+    def concerns(self) -> list[str]:
+        """The same, one line each."""
+        missed = f"{self._missed} of {self._looks} looks at the controller failed: {self._error}"
+        return [
+            *([missed] if self._missed else []),
+            *(f"the controller was started again {when}" for when in self._again),
+        ]
+
+
+async def watch(
+    take: Callable[[], Sample],
+    clock: Clock,
+    report: Report,
+    *,
+    boot: str = "",
+    earlier: Iterable[Sequence[Sample]] = (),
+) -> dict[str, Any]:
+    """Samples until the time is over, each reported as it is taken.
+
+    Args:
+        boot: As of `Seen`.
+        earlier: The samples of each run that was cut off, in order.
+
+    Returns:
+        {"samples": those of this run, "seconds": how long it was, "failed": the concerns that `Seen` has of all runs}.
+    """
+    seen = Seen(boot)
+    for run in earlier:
+        seen.begin()
+        for sample in run:
+            seen.take(sample)
+    seen.begin()
     began, samples = clock.monotonic(), []
     while True:
         sample = await _sample(take, clock)
         passed = clock.monotonic() - began
         sample["after_s"] = round(passed, 1)
+        sample["again"] = seen.take(sample)
+        sample["failed"] = seen.words
         report(sample)
         samples.append(sample)
         if passed >= DURATION_S:
-            return {"samples": samples, "seconds": round(passed, 1)}
+            return {"samples": samples, "seconds": round(passed, 1), "failed": seen.concerns}
         await clock.sleep(min(INTERVAL_S, DURATION_S - passed))
 
 
@@ -65,22 +144,20 @@ def failures_a_minute(sample: Sample) -> float:
     return float(sample["failures"] / max(minutes, 1.0))
 
 
-def concerns(before: Sample, samples: Sequence[Sample], tree: str) -> list[str]:
-    """What fails the watch, one line each."""
-    missing = [sample for sample in samples if not sample["reachable"]]
+def concerns(before: Sample, samples: Sequence[Sample], tree: str, certain: Sequence[str] | None = None) -> list[str]:
+    """What fails the watch of these samples, one line each. `certain` is what failed it before its end, None = as they say."""
     if not samples:
         return ["nothing was seen of it"]
-    found = []
-    if missing:
-        found.append(f"{len(missing)} of {len(samples)} looks at the controller failed: {missing[-1]['error']}")
-    last = samples[-1]
+    if certain is None:
+        seen = Seen()
+        for sample in samples:
+            seen.take(sample)
+        certain = seen.concerns
+    found, last = list(certain), samples[-1]
     if not last["reachable"]:
         return found
     if last["tree"] != tree:
         found.append(f"it runs {last['tree'][:12] or 'a tree that it does not name'} instead of {tree[:12]}")
-    boots = [sample["boot_id"] for sample in samples if sample["reachable"]]
-    if len(set(boots)) > 1:
-        found.append("the controller was started again during the watch")
     if last["workers_healthy"] < before["workers_healthy"]:
         found.append(f"healthy workers fell from {before['workers_healthy']} to {last['workers_healthy']}")
     found += [f"it says: {problem}" for problem in last["problems"] if problem not in before["problems"]]

@@ -77,8 +77,9 @@ def _gathered(record: Record) -> Iterator[str]:
 def sample_words(sample: dict[str, Any]) -> str:
     """One look at a cluster in a line."""
     after = "before" if sample["after_s"] is None else f"{sample['after_s']:.0f} s"
+    failed = f"; this watch has failed: {', '.join(sample['failed'])}" if sample.get("failed") else ""
     if not sample["reachable"]:
-        return f"{after}: no answer, {sample['error']}"
+        return f"{after}: no answer, {sample['error']}{failed}"
     tasks = sample["tasks"]
     said = [
         f"{sample['workers_healthy']}/{sample['workers_total']} workers healthy",
@@ -91,4 +92,6 @@ def sample_words(sample: dict[str, Any]) -> str:
     ]
     if not sample["ready"]:
         said.insert(0, "not ready")
-    return f"{after}: {', '.join(said)}"
+    if sample.get("again"):
+        said.insert(0, "started again")
+    return f"{after}: {', '.join(said)}{failed}"
