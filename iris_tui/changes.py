@@ -65,7 +65,7 @@ async def change(
     names = list(dict.fromkeys(targets))
     requests = list(row.build(names, fields))
     store = _store(console)
-    again = ""
+    again, before = "", Decision()
     while True:
         if busy := console.change_in_the_way():
             # It was asked for before that one was: in a form, or as what was refused and is shown anew.
@@ -89,7 +89,9 @@ async def change(
             command = command_of(action, session, plan, names, fields)
             decision: Decision | None = Decision()
             if plan.tier or action.tier or again:
-                decision = await console.pass_gate(_gate(session, action, row, plan, names, store, command, again))
+                decision = await console.pass_gate(
+                    _gate(session, action, row, plan, names, store, command, again, before)
+                )
             if decision is None:
                 console.say(f"{verb}: nothing was done")
                 return None
@@ -109,7 +111,7 @@ async def change(
         if not stale or len(stale) < len(outcomes):
             return operation
         # Nothing was done: the operator sees what it is now, and decides anew.
-        requests, again = list(plan.requests), stale[0].words
+        requests, again, before = list(plan.requests), stale[0].words, decision
 
 
 def command_of(action: Action, session: Session, plan: Plan, names: Sequence[str], fields: Any) -> str:
@@ -189,6 +191,7 @@ def _gate(
     store: RowStore[Any] | None,
     command: str,
     again: str,
+    before: Decision,
 ) -> GateScreen:
     verb = action.title.partition(":")[0]
     what = _what(row, plan)
@@ -216,6 +219,7 @@ def _gate(
             skipped=_skipped(plan) if plan.skipped else "",
             hints=plan.hints,
             again=again,
+            before=before,
         )
     )
 

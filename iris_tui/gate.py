@@ -49,6 +49,8 @@ class Decision:
     reason: str = ""
     pasted: bool = False
     typed: str = ""
+    reason_pasted: bool = False
+    """Whether it was the reason, or a part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class GatePlan:
         skipped: What was chosen and would not be touched, in one line.
         hints: What else is worth knowing.
         again: Why the gate is here once more: what was confirmed before had changed.
+        before: What was decided then; its reason stands there again, its name is to be typed anew.
     """
 
     verb: str
@@ -82,6 +85,7 @@ class GatePlan:
     skipped: str = ""
     hints: tuple[str, ...] = ()
     again: str = ""
+    before: Decision = Decision()
 
 
 ROOM_FOR_KEYS: Final = 70
@@ -167,7 +171,7 @@ class GateScreen(ModalScreen[Decision | None]):
                 yield LineInput(id="gate-name", compact=True)
             with Horizontal(id="gate-asked"):
                 yield Static("Reason (needed): " if production else "Reason (may be empty): ", markup=False)
-                yield LineInput(id="gate-reason", compact=True, max_length=MOST_REASON)
+                yield self._reason()
             yield Static("pasted, which the audit log will say", id="gate-pasted", markup=False)
             with Horizontal():
                 yield Button("Back (Esc)", id="gate-cancel", compact=True)
@@ -179,6 +183,12 @@ class GateScreen(ModalScreen[Decision | None]):
                     compact=True,
                 )
 
+    def _reason(self) -> LineInput:
+        before = self.plan.before
+        line = LineInput(before.reason, id="gate-reason", compact=True, max_length=MOST_REASON)
+        line.pasted = before.reason_pasted
+        return line
+
     def _target_lines(self) -> list[str]:
         targets = self.plan.targets
         lines = [f"{one_line(target.id)}  {one_line(target.note)}".rstrip() for target in targets[:SHOWN_TARGETS]]
@@ -189,6 +199,7 @@ class GateScreen(ModalScreen[Decision | None]):
         return lines
 
     def on_mount(self) -> None:
+        self._open()
         self.set_interval(0.5, self._look)
 
     def _open(self) -> None:
@@ -276,7 +287,8 @@ class GateScreen(ModalScreen[Decision | None]):
     @on(Button.Pressed, "#gate-confirm")
     def _confirmed(self) -> None:
         typed = self._value("#gate-name") if self.plan.tier >= 3 else ""
-        self.dismiss(Decision(self._value("#gate-reason").strip(), self._pasted(), typed))
+        reason = self.query_one("#gate-reason", LineInput)
+        self.dismiss(Decision(reason.value.strip(), self._pasted(), typed, reason.pasted))
 
     @on(Button.Pressed, "#gate-cancel")
     def action_refuse(self) -> None:
