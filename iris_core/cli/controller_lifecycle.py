@@ -54,14 +54,18 @@ def start(session: Session, timeout: float) -> None:
 def begin(session: Session, found: Deployment, timeout_s: float) -> str:
     """Starts what is deployed, or what is here where nothing is, and waits; the address. Raises IrisError: it does not come up."""
     from iris_core.cli.deployment import say_lines, short
+    from iris_core.cli.restart_target import program_of
     from iris_core.procedures.lock import require_free
-    from iris_core.procedures.target import HANGS
+    from iris_core.procedures.target import hangs
 
     store = found.store()
-    require_free(store, _now_ms())
+    program = program_of(session)
+    controller = f"{program} cluster controller"
+    require_free(store, _now_ms(), program=program)
     status = found.host.status()
     if status.running:
-        raise IrisError(f"a controller of {found.name} runs already: {status.detail}", hint="" if status.url else HANGS)
+        hint = "" if status.url else hangs(program)
+        raise IrisError(f"a controller of {found.name} runs already: {status.detail}", hint=hint)
     release, first = _wanted(session, found, store)
     found.host.stage(release)
     session.diagnostics.note(f"starting release {short(release)} of {found.name}")
@@ -74,11 +78,13 @@ def begin(session: Session, found: Deployment, timeout_s: float) -> str:
         error.message += "; it was stopped"
         if first:
             error.message += f". This is the first deployment of {found.name}: there is nothing to return to"
-            error.hint = f"mend it, then: cluster controller start{f'. {error.hint}' if error.hint else ''}"
+            error.hint = f"mend it, then: {controller} start{f'. {error.hint}' if error.hint else ''}"
         elif _phase(store) == "pending":
-            error.hint = "mend what keeps it from coming up, or go back: cluster controller restart --rollback"
+            error.hint = f"mend what keeps it from coming up, or go back: {controller} restart --rollback"
         elif _phase(store) == "rollback_requested":
-            error.hint = "mend what keeps it from coming up, or decide without its checkpoint: cluster controller withdraw-rollback"
+            error.hint = (
+                f"mend what keeps it from coming up, or decide without its checkpoint: {controller} withdraw-rollback"
+            )
         raise
     if first:
         _record_first(store, release)
@@ -123,6 +129,7 @@ def _see_through(session: Session, store: ObjectStore, release: str) -> None:
 def _wanted(session: Session, found: Deployment, store: ObjectStore) -> tuple[str, bool]:
     """The release to start, and whether it is the first that is deployed."""
     from iris_core.cli.deployment import short
+    from iris_core.cli.restart_target import program_of
     from iris_core.procedures import record
     from iris_core.procedures.source_tree import freeze
 
@@ -142,7 +149,7 @@ def _wanted(session: Session, found: Deployment, store: ObjectStore) -> tuple[st
         if tree.id != standing.image:
             raise IrisError(
                 f"release {short(standing.image)}, which is deployed, is not on {found.where}, and the tree here is {short(tree.id)}",
-                hint="check that tree out, or deploy another one: cluster controller restart",
+                hint=f"check that tree out, or deploy another one: {program_of(session)} cluster controller restart",
             )
         return found.built(tree, _now_ms(), session), False
     return standing.image, False
@@ -165,6 +172,7 @@ def stop(session: Session, confirm: str | None) -> None:
     """
     from iris_core.cli.confirming import confirmed
     from iris_core.cli.deployment import deployment
+    from iris_core.cli.restart_target import program_of
 
     found = deployment(session)
     require_unlocked(session, found)
@@ -175,17 +183,19 @@ def stop(session: Session, confirm: str | None) -> None:
     confirmed(confirm, found.name, f"Stopping the controller of {found.name}: {_riding(session)}")
     require_unlocked(session, found)  # the question may have stood for hours
     found.host.stop()
-    session.diagnostics.note(f"the controller of {found.name} is stopped; cluster controller start starts it again")
+    again = f"{program_of(session)} cluster controller start"
+    session.diagnostics.note(f"the controller of {found.name} is stopped; {again} starts it again")
 
 
 def require_unlocked(session: Session, found: Deployment) -> None:
     """Raises LockHeld, LockUnreadable. A store that does not answer is said, and keeps nobody from ending a controller."""
+    from iris_core.cli.restart_target import program_of
     from iris_core.procedures.lock import LockHeld, LockUnreadable, require_free
 
     if not found.config.remote_state_dir:
         return
     try:
-        require_free(found.store(), _now_ms())
+        require_free(found.store(), _now_ms(), program=program_of(session))
     except (LockHeld, LockUnreadable):
         raise
     except IrisError as error:

@@ -26,6 +26,11 @@ ANSWER_S: Final = 20.0
 QUERY_S: Final = 60.0
 
 
+def program_of(session: Session) -> str:
+    """How a command line on the cluster of this run begins, quoted for a shell: `iris-core --cluster=lab`."""
+    return f"{session.program} {session.selector()}".rstrip()
+
+
 def target_of(
     session: Session,
     found: Deployment,
@@ -38,6 +43,8 @@ def target_of(
     from iris_core.procedures.lock import Holder
     from iris_core.procedures.target import Target
     from iris_core.wire.gen.iris.v1 import checkpoints_pb2, controller_pb2
+
+    program = program_of(session)
 
     def running() -> dict[str, int]:
         said = session.client.call(
@@ -73,9 +80,9 @@ def target_of(
         room=found.require_room,
         secrets=found.require_secrets,
         newest_whole=lambda passed_over: newest_whole(store, passed_over),
-        saved=lambda path: saved(store, path),
-        lost=lambda path: lost(session, saved(store, path, whole=False)),
-        program=f"{session.program} {session.selector()}".rstrip(),
+        saved=lambda path: saved(store, path, program=program),
+        lost=lambda path: lost(session, saved(store, path, whole=False, program=program)),
+        program=program,
     )
 
 
@@ -110,8 +117,9 @@ def _as_saved(store: ObjectStore, found: Any) -> Saved:
     return Saved(own, found.epoch_ms, found.manifest.schema)
 
 
-def saved(store: ObjectStore, path: str, *, whole: bool = True) -> Saved:
-    """The checkpoint of that path in a remote state dir. With `whole` all of it is read, and is what its manifest says.
+def saved(store: ObjectStore, path: str, *, whole: bool = True, program: str = "iris-core") -> Saved:
+    """The checkpoint of that path in a remote state dir. With `whole` all of it is read, and is what its manifest says; `program`
+    begins the command lines of a hint.
 
     Raises IrisError: it is not there, or damaged.
     """
@@ -124,22 +132,22 @@ def saved(store: ObjectStore, path: str, *, whole: bool = True) -> Saved:
     for found in restore.newest_first(store, skipped):
         if str(found.epoch_ms) == epoch:
             if whole:
-                _require_whole(restore, found, path)
+                _require_whole(restore, found, path, program)
             return Saved(path, found.epoch_ms, found.manifest.schema)
     why = [line for line in skipped if line.startswith(f"checkpoint {epoch}:")]
     raise IrisError(
         f"the checkpoint {path} cannot be used: {why[0] if why else 'it is not there'}",
-        hint="checkpoint list shows what there is",
+        hint=f"{program} checkpoint list shows what there is",
     )
 
 
-def _require_whole(restore: Any, found: Any, path: str) -> None:
+def _require_whole(restore: Any, found: Any, path: str, program: str) -> None:
     try:
         restore.require_whole(found)
     except IrisError as error:
         raise IrisError(
             f"the checkpoint {path} cannot be used: {error.message}",
-            hint="nothing was changed; checkpoint list shows what there is",
+            hint=f"nothing was changed; {program} checkpoint list shows what there is",
         ) from error
 
 

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any, Final, Self
 
 from iris_core.contracts import IrisError
 from iris_core.procedures.files import allocate, sync_folder
+from iris_core.procedures.record import PROGRAM
 
 Record = dict[str, Any]
 """One line. `type` says what it is, `at_ms` when (epoch ms), `by` who."""
@@ -291,6 +293,7 @@ def _lock(path: Path, descriptor: int) -> None:
             if attempt + 1 < TRIES:
                 time.sleep(TRY_S)  # whoever only asks whether it is driven holds it for a moment
     os.close(descriptor)
-    raise JournalHeld(
-        f"{path.stem} is driven by another process", hint="watch it with `status`, or end that process first"
-    ) from None
+    # Of a rollout alone is there a command that looks on; both know where this journal is.
+    watch = f"watch it: {PROGRAM} rollout status --journal-dir={shlex.quote(str(path.parent))} {path.stem}"
+    way = watch if path.stem.startswith("rollout-") else f"wait for it: its journal is {path}"
+    raise JournalHeld(f"{path.stem} is driven by another process", hint=f"{way}; or end that process first") from None

@@ -15,6 +15,7 @@ from iris_core.contracts import GenerationMismatch, IrisError, ObjectMissing
 from iris_core.model.redact import redact_text
 from iris_core.model.resources import format_age
 from iris_core.model.text import one_line
+from iris_core.procedures.record import PROGRAM
 
 if TYPE_CHECKING:
     from iris_core.contracts import ObjectStore
@@ -58,10 +59,10 @@ class LockUnreadable(IrisError):
         shown: The first bytes of it, escaped, and how many there are.
     """
 
-    def __init__(self, store: ObjectStore, generation: str, raw: bytes, size: int) -> None:
+    def __init__(self, store: ObjectStore, generation: str, raw: bytes, size: int, program: str = PROGRAM) -> None:
         super().__init__(
             f"{LOCK} in {store.url} cannot be understood",
-            hint="cluster controller break-lock shows what stands there, and frees it once a person has decided that",
+            hint=f"{program} {BREAK} shows what stands there, and frees it once a person has decided that",
         )
         self.generation = generation
         more = f" and {size - SHOWN_BYTES:,} bytes more" if size > SHOWN_BYTES else ""
@@ -71,17 +72,17 @@ class LockUnreadable(IrisError):
 class LockHeld(IrisError):
     """Somebody else holds the lock; `state` says who, and is what a gate for breaking it names."""
 
-    def __init__(self, state: LockState, now_ms: int) -> None:
+    def __init__(self, state: LockState, now_ms: int, program: str = PROGRAM) -> None:
         assert state.holder is not None
         super().__init__(
             f"this cluster is being changed: {state.holder.words(now_ms)}",
-            hint=f"wait for it; if that procedure is dead, resume it, or break the lock, as of one that has ended: {BREAK}",
+            hint=f"wait for it; if that procedure is dead, resume it, or break the lock, as of one that has ended: {program} {BREAK}",
         )
         self.state = state
 
 
-def read(store: ObjectStore) -> LockState:
-    """What stands. Raises LockUnreadable, which is never taken for a free one; IrisError."""
+def read(store: ObjectStore, program: str = PROGRAM) -> LockState:
+    """What stands; `program` begins the command lines of a hint, here and below. Raises LockUnreadable, which is never taken for a free one; IrisError."""
     info = store.stat(LOCK)
     if info is None:
         return LockState(None, "")
@@ -101,15 +102,15 @@ def read(store: ObjectStore) -> LockState:
     except ObjectMissing:
         return LockState(None, "")
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        raise LockUnreadable(store, info.generation, raw, info.size_bytes) from None
+        raise LockUnreadable(store, info.generation, raw, info.size_bytes, program) from None
     return LockState(holder, info.generation)
 
 
-def require_free(store: ObjectStore, now_ms: int, procedure: str = "") -> None:
+def require_free(store: ObjectStore, now_ms: int, procedure: str = "", program: str = PROGRAM) -> None:
     """Raises LockHeld: another procedure than that one is changing this cluster; LockUnreadable, IrisError."""
-    state = read(store)
+    state = read(store, program)
     if state.holder is not None and state.holder.procedure != procedure:
-        raise LockHeld(state, now_ms)
+        raise LockHeld(state, now_ms, program)
 
 
 def _beginning(store: ObjectStore) -> bytes:
@@ -117,15 +118,15 @@ def _beginning(store: ObjectStore) -> bytes:
     return next(store.chunks(LOCK), b"")[:SHOWN_BYTES]
 
 
-def acquire(store: ObjectStore, holder: Holder) -> LockState:
+def acquire(store: ObjectStore, holder: Holder, program: str = PROGRAM) -> LockState:
     """Take it; the procedure that holds it already takes it again, also from another machine.
 
     Raises LockHeld, IrisError.
     """
     for _ in range(TRIES):
-        state = read(store)
+        state = read(store, program)
         if state.holder is not None and state.holder.procedure != holder.procedure:
-            raise LockHeld(state, holder.taken_at_ms)
+            raise LockHeld(state, holder.taken_at_ms, program)
         try:
             return _write(store, holder, state.generation)
         except GenerationMismatch:
@@ -133,10 +134,10 @@ def acquire(store: ObjectStore, holder: Holder) -> LockState:
     raise IrisError(f"{LOCK} in {store.url} changes all the time", hint="try again")
 
 
-def release(store: ObjectStore, procedure: str) -> None:
+def release(store: ObjectStore, procedure: str, program: str = PROGRAM) -> None:
     """Give it back, if this procedure holds it; whoever lost it meanwhile gives nothing back. Raises IrisError."""
     for _ in range(TRIES):
-        state = read(store)
+        state = read(store, program)
         if state.holder is None or state.holder.procedure != procedure:
             return
         try:
@@ -152,9 +153,9 @@ def break_(store: ObjectStore, generation: str) -> None:
     _free(store, generation)
 
 
-def kept(why: str) -> str:
+def kept(why: str, program: str = PROGRAM) -> str:
     """What an end says of a lock that could not be given back: its procedure has ended, so that only a person frees it."""
-    return f"the lock was not given back: {why}; once that is mended: {BREAK}, then try again"
+    return f"the lock was not given back: {why}; once that is mended: {program} {BREAK}, then try again"
 
 
 def _write(store: ObjectStore, holder: Holder, generation: str) -> LockState:

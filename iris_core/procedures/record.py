@@ -17,14 +17,24 @@ from iris_core.contracts import IrisError, ObjectMissing
 if TYPE_CHECKING:
     from iris_core.contracts import ObjectStore
 
+PROGRAM: Final = "iris-core"
+"""How a command line begins where nobody knows the selector of the cluster; else it is handed over, quoted for a shell."""
 RECORD: Final = "rollout-record.json"
 WHOLE: Final = "checkpoint_is_last"
 REPLACES: Final = "rolled_back_from"
 WITHDRAW: Final = "cluster controller withdraw-rollback"
 """What leads out of a rollback that is asked for and whose checkpoint is lost."""
-GO_ON: Final = f"cluster controller stop, then start: that goes on with it; without its checkpoint: {WITHDRAW}"
-"""What is said where a rollback is asked for and did not happen yet."""
 _OURS: Final = ("phase", "image", "previous_image", "rollback_checkpoint", "updated_at_ms", WHOLE, REPLACES)
+
+
+def go_on(program: str = PROGRAM) -> str:
+    """What is said where a rollback is asked for and did not happen yet; `program` begins its command lines."""
+    controller = f"{program} cluster controller"
+    return f"{controller} stop, then {controller} start: that goes on with it; without its checkpoint: {program} {WITHDRAW}"
+
+
+GO_ON: Final = f"cluster controller stop, then start: that goes on with it; without its checkpoint: {WITHDRAW}"
+"""The same, in words alone."""
 
 
 class Phase(StrEnum):
@@ -139,7 +149,7 @@ def write(store: ObjectStore, record: RolloutRecord, standing: Standing) -> Stan
 # --- transitions -----------------------------------------------------------------------------------------------------
 
 
-def pending(standing: Standing, image: str, checkpoint: str, now_ms: int) -> RolloutRecord:
+def pending(standing: Standing, image: str, checkpoint: str, now_ms: int, program: str = PROGRAM) -> RolloutRecord:
     """Before a restart: the new release, what it replaces, and the checkpoint to go back with.
 
     Raises NotAllowed while a rollback is asked for or another deployment is pending.
@@ -148,7 +158,7 @@ def pending(standing: Standing, image: str, checkpoint: str, now_ms: int) -> Rol
     if before is not None and before.phase in (Phase.PENDING, Phase.ROLLBACK_REQUESTED):
         raise NotAllowed(
             f"the record is {before.phase}, written at {before.updated_at_ms}",
-            hint="that deployment has to end first: look at `cluster controller status`",
+            hint=f"that deployment has to end first; how it stands: {program} cluster controller status",
         )
     return RolloutRecord(
         Phase.PENDING, image, before.image if before else "", checkpoint, now_ms, dict(before.others) if before else {}
@@ -170,13 +180,13 @@ def first_committed(standing: Standing, image: str, now_ms: int) -> RolloutRecor
     return RolloutRecord(Phase.COMMITTED, image, updated_at_ms=now_ms)
 
 
-def rollback_requested(standing: Standing, now_ms: int) -> RolloutRecord:
+def rollback_requested(standing: Standing, now_ms: int, program: str = PROGRAM) -> RolloutRecord:
     """Go back to what the deployment replaced. Raises NotAllowed if there is nothing to go back to."""
     before = standing.record
     if before is None or not before.previous_image:
         raise NotAllowed(
             "there is no deployment to roll back to: nothing was deployed before, or it was rolled back already",
-            hint="deploy the release that is wanted: cluster controller restart",
+            hint=f"deploy the release that is wanted: {program} cluster controller restart",
         )
     if before.phase is Phase.ROLLBACK_REQUESTED:
         raise NotAllowed("a rollback is asked for already")

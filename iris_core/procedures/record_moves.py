@@ -57,13 +57,13 @@ class RecordMoves:
 
         async def do() -> None:
             try:
-                await to_thread(lock.acquire, self._t.store, self._t.holder)
+                await to_thread(lock.acquire, self._t.store, self._t.holder, self._t.program)
             except lock.LockHeld as error:
                 raise NotStarted(error.message, hint=error.hint) from error
             try:
                 self._same(await self.standing())
             except IrisError as error:
-                await to_thread(lock.release, self._t.store, self._t.holder.procedure)
+                await to_thread(lock.release, self._t.store, self._t.holder.procedure, self._t.program)
                 raise NotStarted(error.message, hint=error.hint) from error
 
         return self._mutation("lock", f"take the lock of {self._t.name}", self._take, do, self._locked)
@@ -72,7 +72,7 @@ class RecordMoves:
         """Gives it back, if it is ours."""
 
         async def do() -> None:
-            await to_thread(lock.release, self._t.store, self._t.holder.procedure)
+            await to_thread(lock.release, self._t.store, self._t.holder.procedure, self._t.program)
 
         async def look() -> World:
             return World.NOT_DONE if await self._locked() is World.DONE else World.DONE
@@ -80,7 +80,7 @@ class RecordMoves:
         return self._mutation("unlock", "give the lock back", self._give, do, look)
 
     async def _locked(self) -> World:
-        holder = (await to_thread(lock.read, self._t.store)).holder
+        holder = (await to_thread(lock.read, self._t.store, self._t.program)).holder
         return World.DONE if holder is not None and holder.procedure == self._t.holder.procedure else World.NOT_DONE
 
     # --- record ------------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class RecordMoves:
                 # Left by a deployment that never ran, or was seen through: what runs is what is deployed.
                 ran = replace(standing.record, phase=Phase.COMMITTED, image=self._old)
                 standing = record.Standing(ran, standing.generation)
-            made = record.pending(standing, self._new, checkpoint, now)
+            made = record.pending(standing, self._new, checkpoint, now, self._t.program)
             await self._write(replace(made, previous_image=self._old), standing)
 
         return self._mutation("pending", "write the record: pending", self.recording[0], do, self._is_pending)
@@ -200,7 +200,7 @@ class RecordMoves:
             found = standing.record
             if found is None or (found.phase, found.image) != (from_phase, self._new):
                 raise NotStarted(f"the record is not {from_phase} for {self._new[:12]} any more")
-            made = record.rollback_requested(standing, self._t.now_ms())
+            made = record.rollback_requested(standing, self._t.now_ms(), self._t.program)
             made = replace(made, image=self._old, rollback_checkpoint=checkpoint)
             try:
                 await self._write(made, standing)

@@ -33,7 +33,7 @@ from iris_core.procedures.moves import Moves
 from iris_core.procedures.nested import Inner, Parts, flat
 from iris_core.procedures.record import Phase
 from iris_core.procedures.source_tree import as_value
-from iris_core.procedures.target import HANGS, HEALTH_S, Lost, Saved, Target
+from iris_core.procedures.target import HEALTH_S, Lost, Saved, Target, hangs
 from iris_core.procedures.way_back import So, way_back
 
 __all__ = ["GATE", "HEALTH_S", "Lost", "Saved", "Target", "restart"]
@@ -106,7 +106,7 @@ async def _restart(target: Target, skip_checkpoint: bool, timeout_s: float) -> P
     try:
         yield moves.unlock()
     except StepFailed as error:
-        details.append(lock.kept(error.message))
+        details.append(lock.kept(error.message, target.program))
     yield Outcome(
         status=Status.DONE,
         state=f"{target.name} runs release {new[:12]} at {healthy['url']}",
@@ -167,19 +167,22 @@ def _preflight(target: Target) -> Any:
 
     async def gather(report: Report) -> dict[str, Any]:
         await to_thread(target.secrets)
-        await to_thread(lock.require_free, target.store, target.now_ms(), target.holder.procedure)
+        await to_thread(lock.require_free, target.store, target.now_ms(), target.holder.procedure, target.program)
         status = await to_thread(target.host.status)
         if not status.running:
-            raise IrisError(f"no controller of {target.name} runs: {status.detail}", hint="cluster controller start")
+            raise IrisError(
+                f"no controller of {target.name} runs: {status.detail}",
+                hint=f"start it: {target.controller('start')}",
+            )
         if not (status.url and status.boot_id and status.release):
             raise IrisError(
                 f"the controller of {target.name} does not serve: {status.detail}",
-                hint=f"look at its log first; {HANGS}",
+                hint=f"look at its log first; {hangs(target.program)}",
             )
         try:
             tasks = await to_thread(target.running)
         except ConnectFailed as error:
-            raise IrisError(error.message, hint=HANGS) from error
+            raise IrisError(error.message, hint=hangs(target.program)) from error
         standing = (await to_thread(record.read, target.store)).record
         stale = ""
         if standing is not None and standing.phase in (Phase.PENDING, Phase.ROLLBACK_REQUESTED):
@@ -187,7 +190,7 @@ def _preflight(target: Target) -> Any:
             if standing.phase is Phase.ROLLBACK_REQUESTED:
                 raise IrisError(
                     f"{said}, and {status.release[:12]} runs",
-                    hint=record.GO_ON,
+                    hint=record.go_on(target.program),
                 )
             if standing.image == status.release:
                 raise IrisError(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from iris_core.contracts import ControllerHost
+from iris_core.procedures.record import PROGRAM
 from iris_core.procedures.source_tree import SourceTree
 
 if TYPE_CHECKING:
@@ -17,8 +18,19 @@ if TYPE_CHECKING:
     from iris_core.procedures.lock import Holder
 
 HEALTH_S: Final = 120.0
-HANGS: Final = "one that hangs: cluster controller stop, which kills it in the end, then start; if its database is why: runbook db-rollback"
-"""What leads out where a controller runs and neither serves nor ends."""
+
+
+def hangs(program: str = PROGRAM) -> str:
+    """What leads out where a controller runs and neither serves nor ends; `program` begins its command lines."""
+    controller = f"{program} cluster controller"
+    return (
+        f"one that hangs: {controller} stop, which kills it in the end, then {controller} start; "
+        f"if its database is why: {program} runbook db-rollback"
+    )
+
+
+HANGS: Final = hangs()
+"""The same, where nobody knows the selector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,4 +109,8 @@ class Target:
     saved: Callable[[str], Saved] = _named
     lost: Callable[[str], Lost] = _no_count
     health_s: float = HEALTH_S
-    program: str = "iris-core"
+    program: str = PROGRAM
+
+    def controller(self, words: str) -> str:
+        """The command line of `cluster controller` with these words, on this cluster."""
+        return f"{self.program} cluster controller {words}"

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from iris_core.procedures.nested import Parts
     from iris_core.procedures.target import Target
 
-LOOK: Final = "look at it: cluster controller status"
-ROLL_BACK: Final = "cluster controller restart --rollback"
+ROLL_BACK: Final = "restart --rollback"
 
 
 @dataclass(slots=True)
@@ -70,7 +69,7 @@ async def way_back(target: Target, moves: Moves, so: So, failure: StepFailed | C
             yield Outcome(
                 status=Status.UNKNOWN,
                 state=f"{failure.message}; the record is pending and the lock is kept",
-                next=f"{LOOK}; then cluster controller break-lock",
+                next=f"look at it: {target.controller('status')}; then {target.program} {lock.BREAK}",
                 details=tuple(so.details),
             )
             return
@@ -96,19 +95,19 @@ async def way_back(target: Target, moves: Moves, so: So, failure: StepFailed | C
         said = f"that {new[:12]} is being shipped"
         # Until `stopping` nobody has heard that it was written.
         so.state += f"; {f'whether the record says {said} is not known' if so.reached == 'pending' else f'the record still says {said}'}"
-        first = "once its store takes that: cluster controller break-lock"
+        first = f"once its store takes that: {target.program} {lock.BREAK}"
         if so.status is Status.FAILED and so.reached in ("stopped", "starting"):
             # Nothing runs: there is nothing to restart.
             so.next = f"{first}; then {so.next}; until the record is put right a plain start would run {new[:12]}"
         else:
             so.next = f"{first}, then restart again; a plain start would run {new[:12]}"
-        so.details.append(lock.kept(error.message))
+        so.details.append(lock.kept(error.message, target.program))
     else:
         if so.reached != "nothing":
             try:
                 yield moves.unlock()
             except StepFailed as error:
-                so.details.append(lock.kept(error.message))
+                so.details.append(lock.kept(error.message, target.program))
     yield Outcome(status=so.status, state=so.state, next=so.next, details=tuple(so.details))
 
 
@@ -122,7 +121,7 @@ async def _never_ran(target: Target, moves: Moves, so: So, failure: StepFailed |
     except StepFailed as error:
         so.status = Status.FAILED
         so.state = f"{failure.message}; and {old[:12]} did not come up again either: {error.message}"
-        so.next = f"look at the log, then: cluster controller stop, cluster controller start; without its checkpoint: {WITHDRAW}"
+        so.next = _not_up(target)
 
 
 async def _from_probation(
@@ -141,9 +140,9 @@ async def _from_probation(
         yield Inner("", _halt(moves, so, new), is_part=True)
         so.state = f"no controller of {target.name} runs, and its database is that of {new[:12]}: {failure.message}"
         so.next = (
-            f"to go back to {so.checkpoint}, which drops what came after it: {ROLL_BACK}"
+            f"to go back to {so.checkpoint}, which drops what came after it: {target.controller(ROLL_BACK)}"
             if so.checkpoint
-            else f"there is no checkpoint to go back with: mend what keeps {new[:12]} from coming up, then: cluster controller start"
+            else f"there is no checkpoint to go back with: mend what keeps {new[:12]} from coming up, then: {target.controller('start')}"
         )
         return
     step = "request"
@@ -182,17 +181,23 @@ async def _stuck(
             so.details.append(unknown.message)
         if itself:
             so.state = f"{target.name} runs {new[:12]}, which has committed itself and was not seen to be healthy: {failure.message}"
-            so.next = f"look at it: cluster status; to go back: {ROLL_BACK}"
+            so.next = f"look at it: {target.program} cluster status; to go back: {target.controller(ROLL_BACK)}"
             return
         yield Inner("", _halt(moves, so, new), is_part=True)
         so.state = f"{failure.message}; and the rollback to {old[:12]} could not be asked for: {error.message}"
-        so.next = f"once that is mended: {ROLL_BACK}"
+        so.next = f"once that is mended: {target.controller(ROLL_BACK)}"
     elif step == "halt":
         so.state = f"{failure.message}; the rollback to {old[:12]} is asked for, and {new[:12]} was not stopped: {error.message}"
-        so.next = "cluster controller stop, then start: that goes on with the rollback"
+        so.next = f"{target.controller('stop')}, then {target.controller('start')}: that goes on with the rollback"
     else:
         so.state = f"{failure.message}; and {old[:12]} did not come up again either: {error.message}"
-        so.next = f"look at the log, then: cluster controller stop, cluster controller start; without its checkpoint: {WITHDRAW}"
+        so.next = _not_up(target)
+
+
+def _not_up(target: Target) -> str:
+    """What leads out where the old release did not come up again."""
+    start = f"{target.controller('stop')}, then {target.controller('start')}"
+    return f"look at the log, then: {start}; without its checkpoint: {target.program} {WITHDRAW}"
 
 
 async def _halt(moves: Moves, so: So, new: str) -> Parts:

@@ -6,6 +6,7 @@ lost, what was restored and how often, whatever order things were done in.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +35,19 @@ YES = Answer(APPROVE, typed="lab")
 OLD, NEW = "r1", "r2"
 BEFORE = RolloutRecord(Phase.COMMITTED, OLD, "r0", "gs://fake/root/controller-state/1", 5, {"later": 1})
 FIRST, SECOND = ["0001"], ["0001", "0002"]
+
+
+_COMMANDS = re.compile(
+    r"cluster (?:controller|status|start|stop|restart)\b|runbook |rollout (?:status|resume|run|abort)\b"
+    r"|(?<!controller )(?:break-lock|withdraw-rollback|restart --)"
+)
+
+
+def require_pasteable(outcome: Outcome, program: str) -> None:
+    """Each command that an outcome names can be pasted into a shell as it stands."""
+    for line in (outcome.next, *outcome.details):
+        for found in _COMMANDS.finditer(line):
+            assert line[: found.start()].endswith(f"{program} "), line
 
 
 @dataclass
@@ -68,6 +82,7 @@ class World:
         self.probation = False
         self.refuse_build, self.refuse_save, self.refuse_stop, self.refuse_secrets = "", "", "", ""
         self.refuse_room = ""
+        self.program = "iris-core --cluster=lab"
         self.hangs = False
         """It answers nothing."""
         self.answer_lost = False
@@ -177,6 +192,7 @@ class World:
             build=self.build, schema=lambda release: self.schemas[release], running=self.running,
             checkpoint=self.checkpoint, restore_hint=lambda path: f"restore {path}", command="cluster controller restart",
             room=self.room, secrets=self.secrets, newest_whole=self.newest_whole, saved=self.saved, lost=self.lost,
+            program=self.program,
         )  # fmt: skip
 
     async def run(
@@ -197,7 +213,10 @@ class World:
         target = self.target(procedure)
         made: Procedure = rollback(target) if back else restart(target, skip_checkpoint=skip)
         try:
-            return await engine.run("rollback" if back else "restart", {}, made)
+            outcome = await engine.run("rollback" if back else "restart", {}, made)
+            if not back:
+                require_pasteable(outcome, self.program)
+            return outcome
         finally:
             self.lines = len(dying.records)
             self.asked = [r for r in dying.records if r["type"] == "asked"]

@@ -64,6 +64,17 @@ def test_one_process_drives(tmp_path: Path) -> None:
     Journal.open(path).close()
 
 
+@pytest.mark.parametrize("name", ["rollout-1", "restart-1"])
+def test_whoever_finds_a_driver_is_told_how_to_look_on_and_where(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "the journals"
+    folder.mkdir()
+    path = folder / f"{name}.jsonl"
+    with Journal.create(path), pytest.raises(JournalHeld) as caught:
+        Journal.open(path)
+    watch = f"watch it: iris-core rollout status --journal-dir='{folder}' rollout-1; "
+    assert caught.value.hint.startswith(watch if name == "rollout-1" else f"wait for it: its journal is {path}; ")
+
+
 def test_reading_goes_on_where_it_was(tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
     with Journal.create(path) as journal:

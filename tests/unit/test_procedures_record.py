@@ -152,6 +152,9 @@ def test_a_second_rollout_is_told_who_holds_the_lock(store: ObjectStore) -> None
     lock.acquire(store, holder("p1"))
     with pytest.raises(lock.LockHeld, match=r"ada on laptop holds it for 5m.*procedure p1"):
         lock.acquire(store, lock.Holder("p2", "grace", "desk", 301_000))
+    with pytest.raises(lock.LockHeld) as caught:
+        lock.require_free(store, 1, "p2", "iris-core --cluster=lab")
+    assert caught.value.hint.endswith(": iris-core --cluster=lab cluster controller break-lock")
     lock.acquire(store, lock.Holder("p1", "grace", "desk", 301_000))  # the same procedure, resumed elsewhere
     held = lock.read(store)
     assert held.holder == lock.Holder("p1", "grace", "desk", 301_000)
@@ -182,8 +185,9 @@ def test_a_lock_that_cannot_be_understood_is_not_free(store: ObjectStore) -> Non
     for raw in (b'{"state": "maybe"}', b"", b"[]", b"[" * 100_000, held % b"1e999", held % b"NaN", held % b'"x"'):
         store.put(lock.LOCK, raw)
         with pytest.raises(lock.LockUnreadable, match="cannot be understood") as caught:
-            lock.acquire(store, holder("p1"))
-        assert "cluster controller break-lock" in caught.value.hint and len(caught.value.shown) < 1_000
+            lock.acquire(store, holder("p1"), "iris-core --cluster='the lab'")
+        assert caught.value.hint.startswith("iris-core --cluster='the lab' cluster controller break-lock ")
+        assert len(caught.value.shown) < 1_000
         changed = store.put(lock.LOCK, raw + b" ")
         with pytest.raises(GenerationMismatch):
             lock.break_(store, caught.value.generation)

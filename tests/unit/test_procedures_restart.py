@@ -191,7 +191,7 @@ async def test_a_rollback_that_cannot_be_asked_for_starts_nothing_on_a_migrated_
     world.fail_record_write(3)
     outcome = await world.run()
     assert outcome.status is Status.FAILED and "could not be asked for: the store does not answer" in outcome.state
-    assert outcome.next == "once that is mended: cluster controller restart --rollback"
+    assert outcome.next == f"once that is mended: {world.program} cluster controller restart --rollback"
     assert not world.host.running and not world.refused and not world.restored and world.free
     found = world.record
     assert found is not None and (found.phase, found.image) == (Phase.PENDING, NEW)
@@ -211,7 +211,10 @@ async def test_a_failed_stop_of_the_new_release_leaves_a_rollback_that_a_start_g
         outcome.status is Status.FAILED
         and f"the rollback to {OLD} is asked for, and {NEW} was not stopped" in outcome.state
     )
-    assert outcome.next.startswith("cluster controller stop, then start") and world.free and world.on_probation
+    controller = f"{world.program} cluster controller"
+    assert (
+        outcome.next.startswith(f"{controller} stop, then {controller} start: ") and world.free and world.on_probation
+    )
     world.host.stop()
     world.host.start(OLD)
     found = world.record
@@ -499,13 +502,12 @@ async def test_a_lock_that_cannot_be_given_back_is_said_with_what_frees_it(tmp_p
     outcome = await world.run(back=end == "back")
     assert not world.free
     (said,) = [line for line in outcome.details if "lock" in line]
-    assert said == (
-        "the lock was not given back: no space left on device; once that is mended: cluster controller break-lock, then try again"
-    )
+    assert said.startswith("the lock was not given back: no space left on device; once that is mended: iris-core ")
+    assert said.endswith(" cluster controller break-lock, then try again")
     # Whoever comes next is told the same way out.
     world.store.before = lambda verb, name: None
     again = await world.run(procedure="next")
-    assert again.status is Status.FAILED and "cluster controller break-lock" in again.next
+    assert again.status is Status.FAILED and f"{world.program} cluster controller break-lock" in again.next
 
 
 async def test_a_record_that_was_not_committed_is_committed_by_its_controller(tmp_path: Path) -> None:
@@ -545,7 +547,11 @@ async def test_a_rollback_that_has_not_ended_is_never_written_over(tmp_path: Pat
     world = World(tmp_path, standing)
     outcome = await world.run()
     assert outcome.status is Status.FAILED and "the deployment of r9 is rollback_requested" in outcome.state
-    assert outcome.next.startswith("cluster controller stop, then start")
+    controller = f"{world.program} cluster controller"
+    assert outcome.next == (
+        f"{controller} stop, then {controller} start: that goes on with it; "
+        f"without its checkpoint: {controller} withdraw-rollback"
+    )
     assert not world.host.effects and world.record == standing
 
 
@@ -568,7 +574,9 @@ async def test_a_controller_that_does_not_run_is_not_replaced_by_a_fresh_start(t
     world = World(tmp_path)
     world.host.running = False
     outcome = await world.run()
-    assert outcome.status is Status.FAILED and outcome.next == "cluster controller start" and not world.host.effects
+    assert (
+        outcome.status is Status.FAILED and outcome.next.endswith("cluster controller start") and not world.host.effects
+    )
 
 
 @pytest.mark.parametrize("url", ["", "http://fake:10000"])
@@ -810,5 +818,5 @@ async def test_where_nothing_runs_and_the_record_cannot_be_written_it_is_said_ho
     outcome = await world.run()
     assert outcome.status is Status.FAILED and not world.host.running
     assert f"{OLD} did not come up again either" in outcome.state
-    assert "break-lock; then look at the log, then: cluster controller stop, cluster controller start" in outcome.next
+    assert f"break-lock; then look at the log, then: {world.program} cluster controller stop, then " in outcome.next
     assert "restart again" not in outcome.next and f"a plain start would run {NEW}" in outcome.next
