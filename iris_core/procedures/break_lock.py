@@ -1,8 +1,9 @@
 """Breaking the lock of a cluster whose procedure is dead: a person's decision, about exactly the lock that was shown.
 
-Nothing can tell a dead procedure from a slow one, so the gate says who holds the lock and for how long, and what the record says; the
-lock is freed by overwriting that very generation, never by deleting it. What stands there may be no lock at all (torn, foreign, of
-another version): then the gate shows it as it is. Must never free a lock that has changed hands since.
+A dead procedure can be told from a slow one only where its journal is, so the gate says who holds the lock and for how long, what the
+record says, and whether a process of this machine drives that procedure; the lock is freed by overwriting that very generation, never by
+deleting it. What stands there may be no lock at all (torn, foreign, of another version): then the gate shows it as it is. Must never
+free a lock that has changed hands since.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from iris_core.procedures.events import (
     Step,
     World,
 )
+from iris_core.procedures.record import PROGRAM
 
 if TYPE_CHECKING:
     from iris_core.contracts import ObjectStore
@@ -35,14 +37,29 @@ GATE: Final = "break-lock"
 _RESUMES: Final = (
     ("rollout-", "rollout resume"),
     ("db-rollback-", "runbook db-rollback --resume"),
-    ("worker-restart-", "worker-restart --resume"),
-    ("withdraw-", "withdraw-rollback --resume"),
+    ("worker-restart-", "cluster controller worker-restart --resume"),
+    ("withdraw-", "cluster controller withdraw-rollback --resume"),
 )
 """By how the id of a procedure begins; all others are those of `restart`."""
 
 
-async def break_lock(name: str, store: ObjectStore, now_ms: Callable[[], int], command: str) -> Procedure:
-    """The procedure, for the cluster of that name. A lock that nobody holds is no failure."""
+def _not_here(procedure: str) -> bool | None:
+    return None
+
+
+async def break_lock(
+    name: str,
+    store: ObjectStore,
+    now_ms: Callable[[], int],
+    command: str,
+    program: str = PROGRAM,
+    driven: Callable[[str], bool | None] = _not_here,
+) -> Procedure:
+    """The procedure, for the cluster of that name. A lock that nobody holds is no failure.
+
+    `program` begins a command line on this cluster; `driven` says whether a process of this machine drives the procedure of that id now,
+    None = its journal is not here.
+    """
 
     async def look(report: Report) -> dict[str, Any]:
         try:
@@ -56,13 +73,13 @@ async def break_lock(name: str, store: ObjectStore, now_ms: Callable[[], int], c
             procedure = holder.procedure if holder is not None else ""
             found = {"words": words, "procedure": procedure, "generation": state.generation}
         if not words:
-            return {**found, "record": ""}
+            return {**found, "record": "", "driven": None}
         try:
             standing = (await to_thread(record.read, store)).record
             said = f"{standing.phase} of {standing.image[:12]}" if standing is not None else "nothing yet"
         except IrisError as error:
             said = error.message
-        return {**found, "record": said}
+        return {**found, "record": said, "driven": await to_thread(driven, str(found["procedure"]))}
 
     yield Step(id="look", title=f"Look at the lock of {name}")
     held = yield Evidence(id="lock", title="who holds the lock", gather=look)
@@ -78,9 +95,9 @@ async def break_lock(name: str, store: ObjectStore, now_ms: Callable[[], int], c
         effects=(
             held["words"],
             f"the record says {held['record']}",
-            "somebody else can change this cluster then, also while that procedure goes on: see first that it is dead",
+            _beside(held["driven"]),
         ),
-        undo=(_undo(held["procedure"]),),
+        undo=(_undo(held["procedure"], program),),
         command=command,
         evidence={"procedure": held["procedure"], "generation": held["generation"]},
     )
@@ -92,6 +109,9 @@ async def break_lock(name: str, store: ObjectStore, now_ms: Callable[[], int], c
         try:
             if await to_thread(_generation, store) != held["generation"]:
                 raise NotStarted("the lock has changed hands meanwhile", hint="look again")
+            alive: bool | None = await to_thread(driven, str(held["procedure"]))
+            if alive and not held["driven"]:
+                raise NotStarted("a process on this machine drives that procedure again", hint="look again")
             await to_thread(lock.break_, store, held["generation"])
         except GenerationMismatch as error:
             raise NotStarted("the lock has changed hands meanwhile", hint="look again") from error
@@ -104,7 +124,7 @@ async def break_lock(name: str, store: ObjectStore, now_ms: Callable[[], int], c
         status=Status.DONE,
         state=f"the lock of {name} is free; "
         + (f"it was held by {held['procedure']}" if held["procedure"] else "what stood there was overwritten"),
-        next="cluster controller status shows how that left it",
+        next=f"{program} cluster controller status shows how that left it",
     )
 
 
@@ -113,10 +133,20 @@ def _generation(store: ObjectStore) -> str:
     return info.generation if info is not None else ""
 
 
-def _undo(procedure: str) -> str:
+def _beside(driven: bool | None) -> str:
+    """What comes of it, by what is known of the one that holds the lock."""
+    then = "somebody else can change this cluster then"
+    if driven:
+        return f"{then} while that procedure goes on: it is alive, a process on this machine drives it; wait for that one, or end it first"
+    if driven is None:
+        return f"{then}, also while that procedure goes on: see first that it is dead"
+    return f"{then}; no process on this machine drives that procedure: see first that none does elsewhere"
+
+
+def _undo(procedure: str, program: str) -> str:
     if not procedure:
         return "what stands there is not kept: copy it first if anybody may need it"
-    return f"that procedure takes it again when it is resumed, if it is free: {_resume(procedure)}"
+    return f"that procedure takes it again when it is resumed, if it is free: {program} {_resume(procedure)}"
 
 
 def _resume(procedure: str) -> str:
@@ -124,4 +154,4 @@ def _resume(procedure: str) -> str:
     for begins, words in _RESUMES:
         if procedure.startswith(begins):
             return f"{words} {procedure}"
-    return f"restart --resume {procedure}"
+    return f"cluster controller restart --resume {procedure}"

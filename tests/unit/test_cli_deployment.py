@@ -16,6 +16,7 @@ from iris_core.client.calls import NotReached, Timeout
 from iris_core.config.cluster import load_config
 from iris_core.contracts import ConnectFailed, ControllerStatus, IrisError, RpcFailed
 from iris_core.procedures import lock, record
+from iris_core.procedures.journal import Journal, journal_dir
 from iris_core.procedures.lock import Holder
 from iris_core.procedures.record import Phase, RolloutRecord
 from iris_core.procedures.releases import Releases
@@ -48,6 +49,11 @@ class Lab(World):
 
     def write(self, text: str) -> None:
         self.file.write_text(text)
+
+    @property
+    def program(self) -> str:
+        """How a command line on this cluster begins."""
+        return f"iris-core --config={shlex.quote(str(self.file))}"
 
     def controller(self, *words: str, selector: str = "") -> Done:
         return self.cli("cluster", "controller", *words, selector=selector or f"--config={self.file}")
@@ -87,7 +93,7 @@ def test_a_deployment_whose_controller_does_not_answer_is_told_what_to_look_at(
     lab.client.answer("GetClusterStatus", error)
     done = lab.cli("cluster", "status", selector=selector)
     assert done.code == 1 and error.message in done.err and done.err.count("\n") == 1
-    words = f"iris-core --config={shlex.quote(str(lab.file))} cluster controller"
+    words = f"{lab.program} cluster controller"
     wanted = f"; {words} status says how it stands, {words} start starts one that is stopped"
     assert (wanted in done.err) == named and ("cluster controller" in done.err) == named
 
@@ -177,7 +183,7 @@ def test_a_journal_that_was_changed_by_hand_is_one_line_and_nothing_is_done(lab:
 def test_without_a_controller_a_restart_ends_and_says_how_to_start_one(lab: Lab) -> None:
     done = lab.controller("restart", "--confirm", "lab")
     assert done.code == 1 and "no controller of lab runs: it was never started here" in done.out
-    assert "next: cluster controller start" in done.err
+    assert done.err.endswith(f"next: start it: {lab.program} cluster controller start\n")
     assert lock.read(lab.store).holder is None and record.read(lab.store).record is None
     assert lab.controller("stop").code == 0, "nothing to stop needs no name"
 
@@ -257,6 +263,20 @@ def test_a_lock_is_broken_by_its_name_once_it_was_shown(lab: Lab) -> None:
     assert lock.read(lab.store).holder is None and lock.read(lab.store).generation, "overwritten, never deleted"
 
 
+def test_the_question_about_a_lock_says_whether_its_procedure_is_alive(lab: Lab) -> None:
+    lock.acquire(lab.store, Holder("restart-7", "ada", "desk", 1))
+    shown = lab.controller("break-lock", "--dry-run").err
+    assert "see first that it is dead" in shown, "its journal is not here"
+    with Journal.create(journal_dir(None) / "restart-7.jsonl"):
+        shown = lab.controller("break-lock", "--dry-run").err
+        assert "it is alive, a process on this machine drives it" in shown and "see first that it is dead" not in shown
+        assert f": {lab.program} cluster controller restart --resume restart-7\n" in shown
+    token = shown.partition("--approve break-lock=")[2].split()[0]
+    assert "no process on this machine drives that procedure" in lab.controller("break-lock", "--dry-run").err
+    done = lab.controller("break-lock", "--approve", f"break-lock={token}")
+    assert done.code == 1 and lock.read(lab.store).holder is not None, "what was approved was another question"
+
+
 @pytest.mark.parametrize(
     ("raw", "shown"),
     [
@@ -277,7 +297,7 @@ def test_a_lock_that_cannot_be_read_is_shown_as_it_is_and_overwritten_as_it_was_
     for words in (("restart", "--confirm", "lab"), ("start",), ("stop", "--confirm", "lab")):
         done = lab.controller(*words)
         assert done.code == 1 and "cannot be understood" in done.out + done.err
-        assert "cluster controller break-lock" in done.err
+        assert f"{lab.program} cluster controller break-lock" in done.err
     dry = lab.controller("break-lock", "--dry-run")
     assert dry.code == 0 and "nobody knows who holds it" in dry.err and shown in dry.err
     assert len(dry.err) < 2_000 and "\x1b" not in dry.err and "CANARY" not in dry.err
@@ -295,7 +315,8 @@ def test_cluster_start_starts_what_is_deployed(lab: Lab) -> None:
     assert done.code == 2 and "for --local alone" in done.err
     lock.acquire(lab.store, Holder("p1", "ada", "desk", 1))
     done = lab.cli("cluster", "start", selector=f"--config={lab.file}")
-    assert done.code == 1 and "ada on desk holds it" in done.err and "cluster controller break-lock" in done.err
+    assert done.code == 1 and "ada on desk holds it" in done.err
+    assert done.err.endswith(f": {lab.program} cluster controller break-lock\n")
     assert "cluster start --local" in lab.cli("cluster", "start").err
 
 
@@ -374,7 +395,8 @@ def test_a_start_beside_a_controller_that_neither_serves_nor_ends_names_the_way_
     monkeypatch.setattr("iris_core.cli.deployment.deployment", lambda session: found)
     done = lab.controller("start")
     assert done.code == 1 and f"a controller of lab runs already: {detail}" in done.err and not host.effects
-    ways = ("cluster controller stop, which kills it" in done.err, "runbook db-rollback" in done.err)
+    stop, runbook = f"{lab.program} cluster controller stop, which kills it", f": {lab.program} runbook db-rollback\n"
+    ways = (stop in done.err, runbook in done.err)
     assert ways == (not serves, not serves)
     done = lab.controller("status")
     assert "Running:    yes\n" in done.out and json.loads(lab.controller("status", "-o", "json").out)["running"] is True
@@ -466,6 +488,7 @@ def start_on(lab: Lab, host: FakeHost, capsys: pytest.CaptureFixture[str]) -> tu
     host.running = False
     found = Started(load_config(lab.file), lab.file, host, Releases(lab.folder), lab.folder)
     session = Session()
+    session.cluster = "lab"
     try:
         said = begin(session, found, 5.0)
     except IrisError as error:
@@ -482,7 +505,7 @@ def test_a_first_deployment_that_fails_says_that_there_is_nothing_to_return_to(
     assert (
         "r1 is not healthy; it was stopped. This is the first deployment of lab: there is nothing to return to" in said
     )
-    assert "mend it, then: cluster controller start" in said
+    assert "mend it, then: iris-core --cluster=lab cluster controller start" in said
     assert not host.running and record.read(lab.store).record is None
     host.unhealthy.clear()
     assert start_on(lab, host, capsys)[0] == "http://fake:10000"
@@ -500,7 +523,8 @@ def test_a_start_goes_on_with_what_came_to_no_end(lab: Lab, capsys: pytest.Captu
     host = FakeHost()
     host.unhealthy.add("r2")
     said, _ = start_on(lab, host, capsys)
-    assert "r2 is not healthy; it was stopped" in said and "restart --rollback" in said
+    assert "r2 is not healthy; it was stopped" in said
+    assert ": iris-core --cluster=lab cluster controller restart --rollback" in said
     found = record.read(lab.store).record
     assert found is not None and found.phase is Phase.PENDING and not host.running
     host.unhealthy.clear()
@@ -514,7 +538,8 @@ def test_a_start_goes_on_with_what_came_to_no_end(lab: Lab, capsys: pytest.Captu
     assert "the rollback to it is not marked as done" in said and "a rollback to r1 is asked for" in told
     host.unhealthy.add("r1")
     said, told = start_on(lab, host, capsys)
-    assert "r1 is not healthy; it was stopped" in said and "cluster controller withdraw-rollback" in said
+    assert "r1 is not healthy; it was stopped" in said
+    assert ": iris-core --cluster=lab cluster controller withdraw-rollback" in said
     host.unhealthy.clear()
 
     def boot(release: str) -> None:
