@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.config.places import state_home
 from iris_core.model.errors import ModelError
-from iris_core.model.text import one_line
+from iris_core.model.text import counted, one_line
 from iris_tui.copying import Copied, Copier, write_private
 from iris_tui.threads import in_thread
 
@@ -79,7 +79,7 @@ class HandingOver(Base):
             write_private(path, text if text.endswith("\n") else text + "\n", replace=False)
         except OSError as error:
             raise ModelError(f"not saved: {path}: {error.strerror}", hint="name another file") from None
-        self.say(f"saved {text.count(chr(10)) + 1:,} lines in {path}")
+        self.say(f"saved {counted(text.count(chr(10)) + 1, 'line')} in {path}")
 
     def save_bytes(self, data: bytes, what: str, suggested: str, name: str) -> None:
         """Write what is no text into a file: the one that was named, else `suggested` in the working folder.

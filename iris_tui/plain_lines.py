@@ -56,4 +56,4 @@ def _lines(widget: Painted) -> Iterator[str]:
     if isinstance(widget, ScrollView):
         left = widget.virtual_size.height - widget.size.height
         if left > 0:
-            yield f"… {left:,} more lines; a filter shows fewer"
+            yield f"… {left:,} more line{'s' * (left != 1)}; a filter shows fewer"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from iris_core.live.wording import NOTHING, Tone
 from iris_core.live.worker_columns import HEALTH, attribute_text
 from iris_core.model.quantities import format_cpu, format_size
-from iris_core.model.text import one_line
+from iris_core.model.text import counted, one_line
 from iris_tui.aligned import aligned
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _one(backend: BackendRow) -> Iterable[tuple[str, Tone]]:
     )
     left = provider.problems_total - len(provider.problems)
     if left > 0:
-        yield f"and {left:,} more workers that take no work", Tone.WARN
+        yield f"and {counted(left, 'more worker')} that {'takes' if left == 1 else 'take'} no work", Tone.WARN
     elif provider.capped:
         yield "there are more reasons than are listed", Tone.WARN
 

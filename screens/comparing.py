@@ -19,7 +19,7 @@ from iris_core.model.errors import ModelError
 from iris_core.model.ids import AttemptId, JobId, TaskId, parse_target
 from iris_core.model.resources import format_duration, format_size
 from iris_core.model.states import task_label
-from iris_core.model.text import cell_width, one_line, truncate_cells
+from iris_core.model.text import cell_width, counted_are, one_line, truncate_cells
 from screens import causes
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ async def _side(session: Session, name: str) -> Side:
         try:
             lines, waiting = await causes.last_lines(session, answer.task, attempt)
             side.lines = lines[-LAST:]
-            side.lines_note = f"{waiting:,} lines are still on their way" if waiting else ""
+            side.lines_note = f"{counted_are(waiting, 'line')} still on the way" if waiting else ""
         except IrisError as error:
             side.lines_note = f"cannot be read: {one_line(error.message)}"
 

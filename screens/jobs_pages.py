@@ -24,7 +24,7 @@ from iris_core.live.columns import (
 from iris_core.live.wording import band_text, job_band_text
 from iris_core.model.resources import format_size
 from iris_core.model.states import job_label, task_label
-from iris_core.model.text import one_line, visible
+from iris_core.model.text import counted, one_line, visible
 from iris_tui.aligned import aligned
 
 if TYPE_CHECKING:
@@ -143,7 +143,9 @@ async def _job_lines(session: Session, name: str) -> Lines:
         left = tasks.total_count - len(tasks.tasks)
         if left > 0:
             atleast = "at least " if tasks.total_capped else ""
-            lines.append((f"{atleast}{left:,} more tasks: iris-core {session.selector} task list {name}", Tone.WARN))
+            lines.append(
+                (f"{atleast}{counted(left, 'more task')}: iris-core {session.selector} task list {name}", Tone.WARN)
+            )
     return lines
 
 

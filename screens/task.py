@@ -18,7 +18,7 @@ from iris_core.live.wording import NOTHING, Tone, attempt_reason, iso, outputs_t
 from iris_core.model.filter import Field, FieldType
 from iris_core.model.ids import AttemptId
 from iris_core.model.states import TERMINAL, TaskState, label, task_label
-from iris_core.model.text import one_line, visible
+from iris_core.model.text import counted, one_line, visible
 from iris_tui.drawing import Run
 from iris_tui.keymap import bindings
 from iris_tui.list_screen import ListScreen, Source, SpecCells
@@ -130,7 +130,7 @@ class TaskScreen(Tabbed, ListScreen, TargetActions):
         runs = [Run(f" {one_line(row.id)}{' (current)' if attempt.current else ''}")]
         runs.append(Run(f"  {task_label(attempt.state)}", task_tone(attempt.state)))
         if attempt.HasField("log_lines"):
-            runs.append(Run(f"  {attempt.log_lines:,} log lines", Tone.DIM))
+            runs.append(Run(f"  {counted(attempt.log_lines, 'log line')}", Tone.DIM))
         reason = attempt_reason(attempt)
         return [*runs, Run(f"  {one_line(reason)}")] if reason else runs
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from iris_controller.rpc.errors import RpcError
 from iris_controller.rpc.passthrough import PassThrough
+from iris_core.model.text import counted
 from iris_core.wire.gen.iris.v1 import common_pb2, logs_pb2, pipeline_pb2
 from iris_core.wire.services import method
 
@@ -200,11 +201,12 @@ class LogShipper:
             batch = logs_pb2.LogBatch(producer=self._producer, key=self._key)
             first = self._entries[0]
             if self._gap:
+                dropped = f"{counted(self._gap, 'line')} {'was' if self._gap == 1 else 'were'} dropped"
                 batch.entries.add(
                     number=first.number - self._gap,
                     epoch_ms=first.epoch_ms,
                     source="iris",
-                    data=f"[iris] {self._gap:,} lines were dropped because too many waited for the log store",
+                    data=f"[iris] {dropped} because too many waited for the log store",
                     level=common_pb2.LOG_LEVEL_WARNING,
                     gap=self._gap,
                 )

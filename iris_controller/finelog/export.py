@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from iris_core.model.text import counted
 from iris_core.wire.gen.iris.v1 import logs_pb2
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Exporter:
                 pieces.append(f"[line {found.number} is not kept any more]\n".encode())
             elif line.gap:
                 self._lost += line.gap
-                pieces.append(f"[{line.gap} lines lost: {line.data}]\n".encode())
+                pieces.append(f"[{counted(line.gap, 'line')} lost: {line.data}]\n".encode())
             else:
                 pieces.append(line.raw or line.data.encode())
                 if not line.partial:

@@ -171,7 +171,7 @@ class _Supervisor:
         if running:
             stuck = sweep(running)
             _say(
-                f"ended what {len(running)} attempts of the last worker left"
+                f"ended what {len(running)} attempt{'s' * (len(running) != 1)} of the last worker left"
                 + (f", {len(stuck)} stuck" if stuck else "")
             )
 

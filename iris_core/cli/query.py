@@ -48,6 +48,7 @@ def query(session: Session, sql: str, how: str, max_rows: int) -> None:
     SELECT name FROM sqlite_master WHERE type = 'table'   -- the tables
     SELECT job_id, error FROM jobs WHERE state = 5        -- what failed
     """
+    from iris_core.model.text import counted_are
     from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 
     session.diagnostics.json_errors = how == "json"
@@ -61,7 +62,7 @@ def query(session: Session, sql: str, how: str, max_rows: int) -> None:
     output.write(text_of(names, [json.loads(row) for row in answer.rows], how))
     if answer.truncated:
         session.diagnostics.note(
-            f"the first {len(answer.rows)} rows are shown, there are more; --max-rows N shows more"
+            f"the first {counted_are(len(answer.rows), 'row')} shown, there are more; --max-rows N shows more"
         )
 
 

@@ -89,6 +89,7 @@ def finelog_query(session: Session, name: str, sql: str, how: str, max_rows: int
 def _run(session: Session, sql: str, how: str, max_rows: int, seconds: int) -> None:
     from iris_core.cli.query import text_of
     from iris_core.live.query_result import cell_of
+    from iris_core.model.text import counted_are
     from iris_core.wire.gen.iris.v1 import stats_pb2 as pb
     from iris_core.wire.rows import values_of
 
@@ -107,7 +108,9 @@ def _run(session: Session, sql: str, how: str, max_rows: int, seconds: int) -> N
     for note in answer.notes:
         session.diagnostics.warn(note)
     if answer.capped:
-        session.diagnostics.note(f"{answer.row_count} rows are shown, there are more: {answer.capped_reason}")
+        session.diagnostics.note(
+            f"{counted_are(answer.row_count, 'row')} shown, there are more: {answer.capped_reason}"
+        )
 
 
 @click.command(short_help=COMMANDS["tables"].help)
@@ -122,6 +125,7 @@ def tables(session: Session, name: str | None, how: output.Format, no_headers: b
     """
     from iris_core.cli.listings import COLUMN_LIST, TABLE_LIST
     from iris_core.cli.reads import now_ms
+    from iris_core.model.text import counted
     from iris_core.wire.gen.iris.v1 import stats_pb2 as pb
 
     client = session.client
@@ -137,4 +141,6 @@ def tables(session: Session, name: str | None, how: output.Format, no_headers: b
     output.write(TABLE_LIST.text(list(answer.tables), how, now_ms(), headers=not no_headers))
     for table in answer.tables:
         if table.missing_rows:
-            session.diagnostics.note(f"{table.missing_rows:,} rows of {table.table} never arrived from their producers")
+            session.diagnostics.note(
+                f"{counted(table.missing_rows, 'row')} of {table.table} never arrived from their producers"
+            )

@@ -113,7 +113,9 @@ def _kept(row: ControllerRow, now_ms: int) -> Iterator[Pulse]:
         )
     if row.stats_rows_waiting:
         yield line(
-            "stats/waiting", "", (f"{row.stats_rows_waiting:,} rows of measurements wait for the log store", Tone.WAIT)
+            "stats/waiting",
+            "",
+            (f"{counted(row.stats_rows_waiting, 'row')} of measurements on the way to the log store", Tone.WAIT),
         )
 
 

@@ -155,7 +155,7 @@ def _controller_troubles(row: ControllerRow, now_ms: int) -> Iterator[Pulse]:
         yield line("shipping", "", (said, Tone.WARN), screen="workers" if argument else "controller", argument=argument)
     if row.stats_rows_lost:
         yield line(
-            "stats", "", (f"{row.stats_rows_lost:,} rows of measurements were lost", Tone.WARN), screen="controller"
+            "stats", "", (f"{counted(row.stats_rows_lost, 'row')} of measurements lost", Tone.WARN), screen="controller"
         )
     condition = row.checkpoint
     if condition.failure:

@@ -17,7 +17,7 @@ from iris_core.live.rows import Changes, ChangeSet, Row, RowStore
 from iris_core.live.watch import Selector
 from iris_core.live.wording import Tone
 from iris_core.model.states import JOB_TERMINAL, TERMINAL
-from iris_core.model.text import one_line
+from iris_core.model.text import counted_are, one_line
 
 if TYPE_CHECKING:
     from iris_core.contracts import AsyncClient
@@ -341,8 +341,8 @@ class JobTree:
         ]
         self._commit(changes)
         if token:
-            more = f"{'at least ' if capped else ''}{total - fetched:,}"
-            self._note(job_id, f"{more} more tasks are not shown: iris-core task list {job_id}", Tone.WARN)
+            more = f"{'at least ' if capped else ''}{counted_are(total - fetched, 'more task')}"
+            self._note(job_id, f"{more} not shown: iris-core task list {job_id}", Tone.WARN)
         elif not present:
             self._note(job_id, "no tasks")
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from iris_core.live.wording import Tone
 from iris_core.model.resources import format_age, format_duration
+from iris_core.model.text import counted
 
 if TYPE_CHECKING:
     from iris_core.live.log_view import LogView
@@ -34,7 +35,7 @@ def pipeline_strip(view: LogView, now_ms: int) -> Words:
     if account.problem:
         words.append((account.problem, Tone.WARN))
     if account.lost_lines:
-        words.append((f"{account.lost_lines:,} lines lost on their way", Tone.WARN))
+        words.append((f"{counted(account.lost_lines, 'line')} lost on the way", Tone.WARN))
     if account.known:
         late = Tone.WARN if account.lag_ms > LATE_MS else Tone.DIM
         words.append((f"lag {format_duration(account.lag_ms)}", late))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.model.errors import ModelError
 from iris_core.model.ids import AttemptId, JobId, TaskId, parse_target
+from iris_core.model.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +68,7 @@ async def _ask_controller(client: AsyncClient, sql: str) -> Result:
         timeout_s=TIMEOUT_S,
     )
     rows = tuple(tuple(json.loads(row)) for row in answer.rows)
-    capped = f"the first {len(rows):,} rows, the server sends no more" if answer.truncated else ""
+    capped = f"the first {counted(len(rows), 'row')}, the server sends no more" if answer.truncated else ""
     return Result(sql, CONTROLLER, tuple(column.name for column in answer.columns), rows, capped)
 
 
@@ -79,7 +80,7 @@ async def _ask_stats(client: AsyncClient, sql: str) -> Result:
     answer = await client.call("StatsService/Query", request, pb.QueryResponse, timeout_s=TIMEOUT_S)
     columns = [[cell_of(column, value) for value in values_of(column)] for column in answer.columns]
     rows = tuple(zip(*columns, strict=True))
-    capped = f"{len(rows):,} rows, there are more: {answer.capped_reason}" if answer.capped else ""
+    capped = f"{counted(len(rows), 'row')}, there are more: {answer.capped_reason}" if answer.capped else ""
     return Result(sql, STATS, tuple(column.name for column in answer.columns), rows, capped, tuple(answer.notes))
 
 

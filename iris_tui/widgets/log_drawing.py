@@ -13,7 +13,7 @@ from rich.cells import cell_len
 
 from iris_core.live.wording import FIRST_S, LAST_S, Tone
 from iris_core.model.resources import format_age
-from iris_core.model.text import one_line
+from iris_core.model.text import counted_are, one_line
 from iris_tui.drawing import Run, cut, padded
 from iris_tui.widgets.line_view import safe_text
 
@@ -104,7 +104,7 @@ def plain_text(line: LogLine | None) -> str:
     if line.gone:
         return "── this line is not kept any more ──"
     if line.gap:
-        return f"── {line.gap:,} lines are lost{': ' + line.text if line.text else ''} ──"
+        return f"── {counted_are(line.gap, 'line')} lost{': ' + line.text if line.text else ''} ──"
     head = "↳ " if line.part else ""
     if line.more:
         return (

@@ -190,6 +190,7 @@ def test_an_answer_is_bounded_and_says_so(store: Finelog) -> None:
     answer = query(store, "SELECT range AS n FROM range(100000)", max_rows=3)
     assert [row["n"] for row in rows_of(answer.columns)] == [0, 1, 2]
     assert (answer.row_count, answer.capped, answer.capped_reason) == (3, True, "only the first 3 rows are given")
+    assert query(store, "SELECT 1 FROM range(2)", max_rows=1).capped_reason == "only the first row is given"
     answer = query(store, "SELECT repeat('x', 1000000) AS x FROM range(100)")
     assert answer.capped and 8 < answer.row_count < 13
     assert answer.capped_reason == "an answer has at most 12 MiB"

@@ -77,6 +77,14 @@ def test_what_was_left_out_is_said_beside_the_data(world: World) -> None:
     assert "the segment s is damaged" in done.err
 
 
+def test_one_row_is_one(world: World) -> None:
+    one = answer(capped=True, capped_reason="only the first row is given")
+    one.row_count = 1
+    world.client.answer("Query", one)
+    done = world.cli("stats", "query", "SELECT 1", "--max-rows", "1")
+    assert "1 row is shown, there are more: only the first row is given\n" in done.err
+
+
 def test_an_empty_answer_has_its_headings(world: World) -> None:
     world.client.answer("Query", pb.QueryResponse(columns=[values_to_wire("a", ColumnType.STRING, [])]))
     assert world.cli("stats", "query", "SELECT 1").out == "a\n"

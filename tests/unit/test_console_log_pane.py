@@ -469,7 +469,7 @@ async def test_below_a_log_stands_how_late_it_is() -> None:
     async with console(client, size=(160, 40)) as rig:
         pane = await logs_screen(rig, JOB)
         await rig.until(lambda: "lag 7.3s" in pane.strip.text)
-        assert "12 lines lost on their way" in pane.strip.text
+        assert "12 lines lost on the way" in pane.strip.text
         assert "would take the last 20s" in pane.strip.text
         assert "last line" in pane.strip.text
 

@@ -64,7 +64,8 @@ def test_a_quiet_cluster_says_that_nothing_is_wrong() -> None:
         ({"store": pipeline_pb2.StoreHealth(state="down", problem="killed")}, "the log store is down: killed"),
         ({"shipping_lag_ms": 300_000, "shipping_lag_worker": "w-7"}, "lines of worker w-7 arrive 5m late"),
         ({"checkpoint": rows.CheckpointCondition(failure="403")}, "the last checkpoint failed: 403"),
-        ({"stats_rows_lost": 12}, "12 rows of measurements were lost"),
+        ({"stats_rows_lost": 12}, "12 rows of measurements lost"),
+        ({"stats_rows_lost": 1}, "1 row of measurements lost"),
     ],
 )
 def test_each_trouble_of_the_controller_is_said(fields: dict[str, object], words: str) -> None:

@@ -551,11 +551,12 @@ def test_an_export_gives_a_line_without_a_line_end_one_only_before_another_line(
 def test_an_export_says_what_is_lost(store: Store) -> None:
     made = batch(["one"])
     made.entries.add(number=1, gap=5, epoch_ms=NOW_MS, source="iris", data="the spool was full")
+    made.entries.add(number=6, gap=1, epoch_ms=NOW_MS, source="iris", data="a crash")
     put(store, made)
     exporter = Exporter(0)
     answer = exporter.take(lines_of(view_of(store, "/u/j/0:0")))
-    assert answer.data == b"one\n[5 lines lost: the spool was full]\n"
-    assert (answer.lines, answer.lost_lines, exporter.last().done) == (1, 5, True)
+    assert answer.data == b"one\n[5 lines lost: the spool was full]\n[1 line lost: a crash]\n"
+    assert (answer.lines, answer.lost_lines, exporter.last().done) == (1, 6, True)
 
 
 def test_lines_lost_in_between_are_added_up_over_the_pages_of_a_view(

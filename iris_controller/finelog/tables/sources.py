@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from iris_core.model.tables import LOG, SEQ, ColumnType, Table
+from iris_core.model.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -107,7 +108,9 @@ class TableSources:
         for file, extent in view.tail:
             batch = file.read(extent)
             if batch is None:
-                found.notes.append(f"{extent.rows} rows of {extent.table} cannot be read: {file.path.name} is damaged")
+                found.notes.append(
+                    f"{counted(extent.rows, 'row')} of {extent.table} cannot be read: {file.path.name} is damaged"
+                )
             else:
                 batches.append((extent.first_seq, batch))
         if batches:

@@ -199,7 +199,8 @@ def _answer(connection: Any, question: dict[str, Any], sql: str, tables: dict[st
         if not fetched:
             break
         if rows + len(fetched) > question["max_rows"]:
-            reason = f"only the first {question['max_rows']} rows are given"
+            most = question["max_rows"]
+            reason = f"only the first {most} rows are given" if most != 1 else "only the first row is given"
             fetched = fetched[: question["max_rows"] - rows]
         for row in fetched:
             size += sum(map(_size, row))
