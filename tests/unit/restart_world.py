@@ -214,8 +214,7 @@ class World:
         made: Procedure = rollback(target) if back else restart(target, skip_checkpoint=skip)
         try:
             outcome = await engine.run("rollback" if back else "restart", {}, made)
-            if not back:
-                require_pasteable(outcome, self.program)
+            require_pasteable(outcome, self.program)
             return outcome
         finally:
             self.lines = len(dying.records)

@@ -58,7 +58,10 @@ CASES = {
     "worker_restart.worker_restart": "worker_restart",
 }
 """Every procedure there is, and the case of the model that runs it."""
-NO_PROCEDURES = {"nested.flat": "puts the parts of one together"}
+NO_PROCEDURES = {
+    "nested.flat": "puts the parts of one together",
+    "seen_through.seen_through": "holds an end off of one",
+}
 
 
 class Answers:

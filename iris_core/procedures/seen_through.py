@@ -1,0 +1,53 @@
+"""A procedure of which some events are seen through, whoever asks for an end meanwhile.
+
+Told to end, a procedure is to leave the world in a state that it names. Where a controller has been told to start, or is to be put back,
+there is no such state before it was seen to serve: to end there would say of one that comes up in a moment that it did not. So these events
+are done all the same, under another name: the one that was cancelled has its end in the journal. Must never hold back an end anywhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from iris_core.contracts import IrisError
+from iris_core.procedures.events import Cancelled, Evidence, Mutation, Outcome
+
+if TYPE_CHECKING:
+    from iris_core.procedures.events import Procedure, Value
+
+TOO_LATE: Final = "told to end while it could not be left: what was begun was seen to its end"
+
+
+async def seen_through(procedure: Procedure, ids: Collection[str]) -> Procedure:
+    """The procedure, which is never told of an end at the events of these ids; its outcome says that one was asked for."""
+    answer: Value = None
+    error: IrisError | None = None
+    held = False
+    try:
+        while True:
+            try:
+                event = await (procedure.athrow(error) if error is not None else procedure.asend(answer))
+            except StopAsyncIteration:
+                return
+            answer, error = None, None
+            if held and isinstance(event, Outcome):
+                event = replace(event, details=(*event.details, TOO_LATE))
+            try:
+                answer = yield event
+                continue
+            except Cancelled as raised:
+                if not isinstance(event, Evidence | Mutation) or event.id not in ids:
+                    error = raised
+                    continue
+            except IrisError as raised:
+                error = raised
+                continue
+            held = True
+            try:
+                answer = yield replace(event, id=f"{event.id}-through", title=f"{event.title}, seen to its end first")
+            except IrisError as raised:
+                error = raised
+    finally:
+        await procedure.aclose()
