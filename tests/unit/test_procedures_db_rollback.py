@@ -13,12 +13,13 @@ from iris_core.procedures import lock, record
 from iris_core.procedures.approvals import Answer
 from iris_core.procedures.db_rollback import db_rollback, undo
 from iris_core.procedures.engine import Engine
-from iris_core.procedures.events import STOP, Outcome, Status
+from iris_core.procedures.events import STOP, Gate, Outcome, Procedure, Status
 from iris_core.procedures.journal import Journal
 from iris_core.procedures.lock import Holder
 from iris_core.procedures.record import Phase, RolloutRecord
+from tests.unit.ending_world import Ending, WaitingHost
 from tests.unit.procedures_world import DyingJournal, Killed, Person
-from tests.unit.restart_world import OLD, Database, World
+from tests.unit.restart_world import OLD, Database, World, require_pasteable
 
 pytestmark = pytest.mark.asyncio
 YES = Answer("approve", typed="lab")
@@ -38,6 +39,8 @@ class Wedged(World):
         self.moves: list[str] = []
         self.heals = True
         self.refuse_restore = ""
+        self.comes: list[list[str]] = []
+        """Jobs that are submitted right after each count; one that seems to hang may still take them."""
 
     def boot(self, release: str) -> None:
         super().boot(release)
@@ -50,6 +53,8 @@ class Wedged(World):
             found = {"database_bytes": 5, "mark": self.mark, "kept": list(self.kept)}
             if words[1] == self.saved_at:
                 found |= {"submitted": len(self.database.rows) - 2, "changed": 1, "jobs": self.database.rows[2:]}
+                for job in self.comes.pop(0) if self.comes else ():
+                    self.work(job)
             return json.dumps(found)
         if self.host.running:
             raise IrisError("the state is held by a controller")
@@ -67,17 +72,20 @@ class Wedged(World):
         return ""
 
     async def go(
-        self, answer: Answer = YES, *, id_: str = "p", die_at: int = -1, after: bool = False, take_back: str = ""
-    ) -> Outcome:
+        self, answer: Answer = YES, *, id_: str = "p", die_at: int = -1, after: bool = False, take_back: str = "",
+        person: Person | None = None,
+    ) -> Outcome:  # fmt: skip
         path = self.folder / f"{id_}.jsonl"
         dying = DyingJournal(Journal.open(path) if path.exists() else Journal.create(path), die_at=die_at, after=after)
-        engine = Engine(dying, Person(answer), self.clock, account="ada")  # type: ignore[arg-type]
+        engine = Engine(dying, person or Person(answer), self.clock, account="ada")  # type: ignore[arg-type]
         target = self.target(id_)
         made = (
             undo(target, "/state", take_back, id_) if take_back else db_rollback(target, "/state", self.saved_at, id_)
         )
         try:
-            return await engine.run("db-rollback", {}, made)
+            outcome = await engine.run("db-rollback", {}, made)
+            require_pasteable(outcome, self.program)
+            return outcome
         finally:
             self.lines = len(dying.records)
             self.asked = [r for r in dying.records if r["type"] == "asked"]
@@ -91,7 +99,9 @@ def world(tmp_path: Path) -> Wedged:
 
 async def test_it_says_what_is_lost_and_leaves_the_controller_on_the_checkpoint(world: Wedged) -> None:
     outcome = await world.go()
-    assert (outcome.status, outcome.next) == (Status.DONE, "to take it back: runbook db-rollback --undo p")
+    assert (outcome.status, outcome.next) == (
+        Status.DONE, "to take it back: iris-core --cluster=lab runbook db-rollback --undo p",
+    )  # fmt: skip
     assert f"lab runs {OLD} at" in outcome.state and world.saved_at in outcome.state
     effects = "\n".join(world.asked[0]["effects"])
     assert "jobs that are lost, submitted after it: 2" in effects and "among them c, d" in effects
@@ -175,3 +185,84 @@ async def test_a_driver_that_is_killed_anywhere_goes_on_to_the_same_end(
         assert (outcome.status, outcome.state) == (expected.status, expected.state), line
         assert (world.database.rows, world.moves) == (whole.database.rows, whole.moves), line
         assert world.free and world.host.running
+
+
+async def test_jobs_that_came_while_the_question_stood_are_named_by_another_question(world: Wedged) -> None:
+    world.comes = [["e", "f"], ["g"]]
+    effects: list[str] = []
+
+    class Reading(Person):
+        async def ask(self, gate: Gate) -> Answer:
+            effects.append(" ".join(gate.effects))
+            return await super().ask(gate)
+
+    person = Reading(YES, YES, YES, Answer(STOP))
+    outcome = await world.go(person=person)
+    assert outcome.status is Status.DONE and person.asked == ["db-rollback", "db-rollback-2", "db-rollback-3"]
+    assert "2 more jobs were submitted since the question" in effects[1] and "submitted after it: 4" in effects[1]
+    assert "submitted after it: 5" in effects[2] and world.database.rows == ["a", "b"]
+
+
+async def test_jobs_that_nobody_agreed_to_lose_go_on(world: Wedged) -> None:
+    world.comes = [["e"]]
+    outcome = await world.go(person=Person(YES, Answer(STOP)))
+    assert (outcome.status, outcome.state) == (Status.STOPPED, "nothing was changed")
+    assert (world.host.effects, world.moves, world.free, world.database.rows[-1]) == ([], [], True, "e")
+
+
+async def test_a_job_that_came_right_before_the_end_is_not_dropped(world: Wedged) -> None:
+    world.comes = [[], ["e"]]
+    outcome = await world.go()
+    assert outcome.status is Status.FAILED and outcome.state == (
+        "the database of before is in its place, and nothing was lost: 1 more job was submitted since the question"
+    )
+    assert outcome.next == f"it is as it was; look again: {world.program} runbook db-rollback {world.saved_at}"
+    assert (world.moves, world.host.running, world.free, world.database.rows[-1]) == ([], True, True, "e")
+    assert world.host.effects.count(f"start {OLD}") == 1
+
+
+@pytest.mark.parametrize("heals", [True, False])
+@pytest.mark.parametrize("taking_back", [False, True])
+async def test_told_to_end_anywhere_it_says_how_the_cluster_is_left(
+    tmp_path: Path, taking_back: bool, heals: bool
+) -> None:
+    async def made(name: str) -> tuple[Wedged, Ending]:
+        world = Wedged(tmp_path / name)
+        world.folder.mkdir()
+        if taking_back:
+            assert (await world.go(id_="before")).status is Status.DONE
+        world.heals = heals
+        host = WaitingHost(OLD)
+        host.on_start, host.on_offline, host.unhealthy = world.boot, world.offline, set(world.host.unhealthy)
+        world.host = host
+        if taking_back and heals:
+            host.on_start = lambda _: host.unhealthy.clear()
+
+        def make() -> Procedure:
+            target = world.target("p")
+            return (
+                undo(target, "/state", "before", "p")
+                if taking_back
+                else db_rollback(target, "/state", world.saved_at, "p")
+            )
+
+        return world, Ending(world.folder / "ended.jsonl", host, world.clock, make)
+
+    world, run = await made("whole")
+    await run.run(YES)
+    events = [str(record["event"]) for record in run.records if record["type"] in ("gathering", "intent", "asked")]
+    assert ("back-health" if taking_back else "health") in events
+    for at in events:
+        world, run = await made(at)
+        outcome = await run.run(YES, at=at)
+        require_pasteable(outcome, world.program)
+        assert world.free and world.host.running and run.told == (at != "unlock"), at
+        restored, before = ["a", "b"], ["a", "b", "c", "d"]
+        if outcome.status is Status.DONE:
+            assert world.database.rows == (before if taking_back else restored) and heals, at
+        elif "nothing was changed" in outcome.state:
+            assert world.database.rows == (restored if taking_back else before), at
+        else:
+            assert "the database of before" in outcome.state and "is in its place" in outcome.state, at
+            assert world.database.rows == before and outcome.status is Status.FAILED, at
+        assert "cancelled" not in outcome.state or outcome.status is Status.CANCELLED or not taking_back, at
