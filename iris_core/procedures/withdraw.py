@@ -3,7 +3,8 @@
 A person decides between two: the release that was to be replaced goes on (the request is taken back), or the release before runs on the
 database as it is (the rollback without its checkpoint). Both keep the database, so that neither drops a job; what is lost is the way
 back to that checkpoint, and the gate says so. The record is written once nothing runs, over exactly the request that was shown, and
-before anything is started, so that no boot acts on a request that was taken back. Must never put a checkpoint anywhere.
+before anything is started, so that no boot acts on a request that was taken back. From then on an end that somebody asks for comes too
+late: the release is started, and seen to serve. Must never put a checkpoint anywhere.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from iris_core.procedures.events import (
 )
 from iris_core.procedures.moves import READ_S, Moves
 from iris_core.procedures.record import Phase
+from iris_core.procedures.seen_through import seen_through
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,10 +42,15 @@ if TYPE_CHECKING:
 
 GATE: Final = "withdraw"
 SHOW_S: Final = 60.0
+_THROUGH: Final = frozenset({"back", "back-health", "unlock"})
 
 
-async def withdraw(target: Target, state_dir: str, *, to: str = "", keep: bool = False) -> Procedure:
+def withdraw(target: Target, state_dir: str, *, to: str = "", keep: bool = False) -> Procedure:
     """The procedure. `to` is the release that goes on, "" = the one that was to be replaced; `keep` = the one before, without its checkpoint."""
+    return seen_through(_withdraw(target, state_dir, to, keep), _THROUGH)
+
+
+async def _withdraw(target: Target, state_dir: str, to: str, keep: bool) -> Procedure:
     yield Step(id="look", title=f"Look at {target.name}")
     before = yield Evidence(
         id="preflight", title="the request, its checkpoint and the release to go on with",
@@ -63,7 +70,7 @@ async def withdraw(target: Target, state_dir: str, *, to: str = "", keep: bool =
         effects=_effects(target, before, keep),
         undo=(
             f"with {before['checkpoint'] or 'a checkpoint'} the rollback cannot be asked for again",
-            "to put another checkpoint in the place of the database afterwards: runbook db-rollback",
+            f"to put another checkpoint in the place of the database afterwards: {target.program} runbook db-rollback",
         ),
         command=target.command,
         evidence={"release": release, "asked": asked, "checkpoint": before["checkpoint"], "why": before["why"]},
@@ -94,20 +101,21 @@ async def withdraw(target: Target, state_dir: str, *, to: str = "", keep: bool =
         if reached == "stopping" and not (isinstance(failure, StepFailed) and failure.untouched):
             state, then = (
                 f"{failure.message}; the request stands",
-                "look at it: cluster controller status; then try again",
+                f"look at it: {target.controller('status')}; then try again",
             )
         elif reached == "stopped":
             state = f"no controller of {target.name} runs, and the request stands: {failure.message}"
-            then = f"mend that, then try again: {record.WITHDRAW}"
+            mend = "" if isinstance(failure, Cancelled) else "mend that, then "
+            then = f"{mend}try again: {target.program} {record.WITHDRAW}"
         elif reached == "written":
             status = Status.FAILED
             state = f"the request was put right, and {release[:12]} did not come up: {failure.message}"
-            then = "look at the log, then: cluster controller stop, cluster controller start"
+            then = f"look at the log, then: {target.controller('stop')}, then {target.controller('start')}"
     if reached != "nothing":
         try:
             yield moves.unlock()
         except StepFailed as error:
-            details.append(lock.kept(error.message))
+            details.append(lock.kept(error.message, target.program))
     yield Outcome(status=status, state=state, next=then, details=tuple(details))
 
 
@@ -117,7 +125,9 @@ def _effects(target: Target, before: dict[str, Any], keep: bool) -> tuple[str, .
         f"the record asks for a rollback to {asked} with {before['checkpoint'] or 'no checkpoint'}: {before['why']}"
     ]
     if before["usable"]:
-        lines.append("that rollback can be done: cluster controller stop, then start, goes on with it")
+        lines.append(
+            f"that rollback can be done: {target.controller('stop')}, then {target.controller('start')}, goes on with it"
+        )
     if keep:
         lines.append(f"release {release} runs on the database as it is; one that it does not know it refuses")
     else:
@@ -139,12 +149,17 @@ def _effects(target: Target, before: dict[str, Any], keep: bool) -> tuple[str, .
 def _preflight(target: Target, state_dir: str, to: str, keep: bool) -> Callable[[Report], Awaitable[dict[str, Any]]]:
     """Raises IrisError: no rollback is asked for, or there is nothing to go on with."""
 
+    again = f"{target.program} {record.WITHDRAW}"
+
     async def gather(report: Report) -> dict[str, Any]:
-        await to_thread(lock.require_free, target.store, target.now_ms(), target.holder.procedure)
+        await to_thread(lock.require_free, target.store, target.now_ms(), target.holder.procedure, target.program)
         found = (await to_thread(record.read, target.store)).record
         if found is None or found.phase is not Phase.ROLLBACK_REQUESTED:
             said = f"the record says {found.phase} of {found.image[:12]}" if found is not None else "there is no record"
-            raise IrisError(f"no rollback of {target.name} is asked for: {said}", hint="cluster controller status")
+            raise IrisError(
+                f"no rollback of {target.name} is asked for: {said}",
+                hint=f"how it stands: {target.controller('status')}",
+            )
         status = await to_thread(target.host.status)
         runs = status.release if status.running else ""
         replaced = found.replaces or (status.release if status.release != found.image else "")
@@ -152,14 +167,14 @@ def _preflight(target: Target, state_dir: str, to: str, keep: bool) -> Callable[
         if not release:
             raise IrisError(
                 f"which release was to be rolled back to {found.image[:12]} is not known",
-                hint=f"name it: {record.WITHDRAW} --to RELEASE; cluster controller status lists them; "
-                "or go back without a checkpoint: --keep-database",
+                hint=f"name it: {again} --to RELEASE; they are listed by: {target.controller('status')}; "
+                f"or go back without a checkpoint: {again} --keep-database",
             )
         known = list(await to_thread(target.schema, release))  # raises: it does not lie there
         if keep and replaced and not set(await to_thread(target.schema, replaced)) <= set(known):
             raise IrisError(
                 f"{release[:12]} does not know the database of {replaced[:12]}, so that it cannot run on it",
-                hint=f"go on with {replaced[:12]}: {record.WITHDRAW}",
+                hint=f"go on with {replaced[:12]}: {again}",
             )
         why, usable = await _checkpoint(target, found.rollback_checkpoint)
         mark = await _mark(target, release, state_dir)

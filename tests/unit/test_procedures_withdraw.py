@@ -20,8 +20,9 @@ from iris_core.procedures.journal import Journal
 from iris_core.procedures.lock import Holder
 from iris_core.procedures.record import WITHDRAW, Phase, RolloutRecord
 from iris_core.procedures.withdraw import withdraw
+from tests.unit.ending_world import Ending, WaitingHost
 from tests.unit.procedures_world import DyingJournal, Killed, Person
-from tests.unit.restart_world import NEW, OLD, YES, World
+from tests.unit.restart_world import NEW, OLD, YES, World, require_pasteable
 
 pytestmark = pytest.mark.asyncio
 LOST = "gs://fake/root/controller-state/77"
@@ -55,7 +56,9 @@ class Stuck(World):
         engine = Engine(dying, Person(answer), self.clock, account="ada")  # type: ignore[arg-type]
         made = withdraw(self.target(procedure), "/state", to=to, keep=keep)
         try:
-            return await engine.run("withdraw-rollback", {}, made)
+            outcome = await engine.run("withdraw-rollback", {}, made)
+            require_pasteable(outcome, self.program)
+            return outcome
         finally:
             self.lines = len(dying.records)
             self.asked = [r for r in dying.records if r["type"] == "asked"]
@@ -161,7 +164,8 @@ async def test_the_gate_says_when_the_rollback_can_be_done_or_has_been_done_befo
     world.mark = f"{saved} 5"
     assert (await world.withdraw(Answer(STOP))).status is Status.STOPPED
     said = " ".join(world.asked[0]["effects"])
-    assert "that rollback can be done: cluster controller stop, then start" in said
+    controller = f"{world.program} cluster controller"
+    assert f"that rollback can be done: {controller} stop, then {controller} start" in said
     assert "the checkpoint stands in the place of the database already" in said and "no job is lost" not in said
     world.host.on_offline = lambda words: "nothing of the kind"
     await world.withdraw(Answer(STOP), procedure="blind")
@@ -248,3 +252,41 @@ async def test_a_driver_that_is_killed_anywhere_goes_on_to_the_same_end(memory: 
         found, wanted = world.record, whole.record
         assert found is not None and wanted is not None
         assert replace(found, updated_at_ms=0) == replace(wanted, updated_at_ms=0), number
+
+
+@pytest.mark.parametrize("keep", [False, True])
+async def test_told_to_end_anywhere_it_says_how_the_cluster_is_left(memory: Path, keep: bool) -> None:
+    def made(name: str) -> tuple[Stuck, Ending]:
+        (memory / name).mkdir()
+        world = Stuck(memory / name)
+        host = WaitingHost(OLD)
+        host.running, host.on_start, host.on_offline = False, world.start, world.host.on_offline
+        world.host = host
+        return world, Ending(
+            memory / name / "p.jsonl", host, world.clock, lambda: withdraw(world.target("p"), "/state", keep=keep)
+        )
+
+    world, run = made("whole")
+    await run.run(YES)
+    events = [str(record["event"]) for record in run.records if record["type"] in ("gathering", "intent", "asked")]
+    assert "back-health" in events
+    for at in events:
+        world, run = made(at)
+        outcome = await run.run(YES, at=at)
+        require_pasteable(outcome, world.program)
+        assert world.free and run.told == (at != "unlock"), at
+        if outcome.status is Status.DONE:
+            release, phase = (OLD, Phase.ROLLED_BACK) if keep else (NEW, Phase.COMMITTED)
+            assert world.host.running and world.host.release == release, at
+            assert world.record is not None and world.record.phase is phase, at
+        else:
+            assert outcome.status is Status.CANCELLED and "did not come up" not in outcome.state, at
+            assert world.record == REQUEST and not world.host.running, at
+    world, run = made("through")
+    assert (await run.run(YES, at="back-health")).status is Status.DONE
+    for number in range(2 * len(run.records)):
+        world, run = made(str(number))
+        with pytest.raises(Killed):
+            await run.run(YES, at="back-health", die_at=number // 2, after=number % 2 == 1)
+        assert (await run.run(YES, at="back-health")).status is Status.DONE, number
+        assert world.free and world.host.running and world.host.effects.count(f"start {world.host.release}") == 1
