@@ -1,18 +1,21 @@
-"""Whether this console may change anything: `:readonly` and `:write`, and how long the latter lasts.
+"""Whether this console may change anything of a cluster: `:readonly` and `:write`, and how long the latter lasts.
 
+Each cluster has its own answer, and what is done to it from the screen of another one asks for that (`read_only_of`).
 Read-only is asked of the server with every call, so that what is refused here is refused there too (DESIGN §5.18). A console that was
 opened read-only returns to it by itself: whoever unlocked it at three in the morning does not have to think of locking it again.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from iris_core.model.errors import ModelError
 from iris_core.model.text import one_line
 from iris_tui.themes import is_production
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual.app import App
 
     from iris_core.config.console import ConsoleSettings
@@ -23,16 +26,38 @@ else:
     Base = object
 
 
+READ_ONLY: Final = "read-only in this console"
+
+
+def how_to_write(cluster: str) -> str:
+    """What allows changes of a cluster, also of one that is not shown."""
+    return f":cluster {one_line(cluster)}, then :write, allows changes of it"
+
+
 class Access(Base):
     """Mix into the app; call `check_write` now and then."""
 
     settings: ConsoleSettings
     session: Session
     sessions: dict[str, Session]
+    opens_read_only = False
+    """Whether every cluster is opened read-only, whatever is settled for it."""
 
     def say(self, text: str, *, severity: str = "information") -> None:
         """A toast."""
         raise NotImplementedError
+
+    def read_only_of(self, clusters: Sequence[str]) -> list[str]:
+        """Those of them of which nothing may be changed from here, whichever is shown: as it is open, else as it would be opened."""
+        return [
+            name
+            for name in clusters
+            if (
+                self.sessions[name].read_only
+                if name in self.sessions
+                else self.opens_read_only or self.settings.cluster(name).read_only
+            )
+        ]
 
     def do_readonly(self) -> None:
         session = self.session
@@ -40,7 +65,9 @@ class Access(Base):
             self.say(f"{one_line(session.title)} is read-only already")
             return
         session.set_read_only(True)
-        self.say(f"{one_line(session.title)} is read-only now: nothing can be changed, and the server refuses it too")
+        self.say(
+            f"{one_line(session.title)} is read-only now: nothing of this cluster can be changed, and the server refuses it too"
+        )
 
     def do_write(self) -> None:
         session = self.session

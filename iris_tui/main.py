@@ -294,6 +294,7 @@ def _show(
         settings=settings,
         watch_clock=watch_clock,
     )
+    app.opens_read_only = read_only
     with handlers_kept():
         app.run(mouse=settings.mouse)
     leave()  # it may have ended before it took the terminal

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from iris_core.procedures.journal import Record
     from iris_tui.session import Session
 
+    RequireWrite = Callable[[Sequence[str]], None]
+    """Raises ModelError where this console may change nothing of one of these clusters; asked before anything is begun, in a thread."""
+
 KEPT_NOTES: Final = 20
 
 
@@ -214,18 +217,21 @@ class Rollouts:
         if self.driving is not None and not self.driving.over:
             raise ModelError(f"this console drives {self.driving.id} already: leave it first")
 
-    async def begin(self, session: Session, clusters: str) -> Driving:
+    async def begin(self, session: Session, clusters: str, require_write: RequireWrite) -> Driving:
         """Begin one to the clusters, named with commas between them, and run it from here. Raises IrisError, ModelError."""
 
         def make(line: CommandLine) -> Run:
             from iris_core.cli import rollout_fleet, rollout_runs
 
             scope = rollout_fleet.scope(line, clusters)
+            require_write(scope.names)
             return rollout_runs.begin(line, self.folder(), scope, rollout_fleet.Shipping(), self.tree, who=self.account)
 
         return await self._drive(session, make)
 
-    async def go_on(self, session: Session, procedure: str | None, *, end: bool = False) -> Driving:
+    async def go_on(
+        self, session: Session, procedure: str | None, require_write: RequireWrite, *, end: bool = False
+    ) -> Driving:
         """Go on with one, None = the only one that has not ended; to `end` it is to put right what was begun. Raises IrisError, ModelError."""
 
         def make(line: CommandLine) -> Run:
@@ -234,6 +240,7 @@ class Rollouts:
             one = rollout_runs.chosen(self.folder(), procedure)
             if one.ended:
                 raise IrisError(f"{one.id} has ended: {one.progress.state}")
+            require_write(one.clusters)
             return rollout_runs.go_on(line, one, self.account)
 
         return await self._drive(session, make, end=end)

@@ -20,13 +20,13 @@ from iris_core.procedures.progress import Progress
 from iris_tui.drawing import Run
 from iris_tui.keymap import bindings
 from iris_tui.screen import ConsoleScreen
-from iris_tui.tabbed import PartText
 from iris_tui.widgets.chart import Chart, Unit
 from iris_tui.widgets.facts import Facts
 from iris_tui.widgets.pane import Pane, State, Status
 from screens import rollout_words as words
 from screens.rollout_acts import RolloutActs
 from screens.rollout_gate import GatePanel
+from screens.rollout_text import FollowingText
 
 if TYPE_CHECKING:
     from textual import events
@@ -62,7 +62,7 @@ class RolloutScreen(RolloutActs, ConsoleScreen):
         self._all = False
         """The list is shown because somebody asked for it."""
         self.facts = Facts()
-        self.text = PartText("rollout")
+        self.text = FollowingText("rollout", self.close_page)
         self.pane = Pane(self.text)
         self.charts: list[Chart] = []
         self.gate = GatePanel()
@@ -109,6 +109,7 @@ class RolloutScreen(RolloutActs, ConsoleScreen):
         """Show this one; "" = the list."""
         if procedure != self.shown or everything:
             self._all, self._drawn = everything, ()
+            self.text.begin(at_end=bool(procedure))
             self.reads.show(procedure)
         self.reads.want()
 
@@ -148,8 +149,8 @@ class RolloutScreen(RolloutActs, ConsoleScreen):
         fault = over.fault if over is not None and over.over and over.id == self.shown else self.reads.one.fault
         version = (
             self.shown, len(known.records) if known is not None else -1, known.driven if known is not None else None,
-            None if self.shown else (self.reads.landing.value, self.reads.landing.fault), fault, driving is not None,
-            driving.leaving if driving is not None else False, asked is not None, self.session.read_only,
+            None if self.shown else (self._landing(), self.reads.landing.fault), fault, driving is not None,
+            driving.leaving if driving is not None else False, asked is not None, self.session.read_only, self.opening,
         )  # fmt: skip
         # A list that was read again is compared once: from then on it is the same object.
         before, self._drawn = self._drawn, version
@@ -171,8 +172,8 @@ class RolloutScreen(RolloutActs, ConsoleScreen):
         return last is not None and last["event"] == gate
 
     def _draw_landing(self) -> None:
-        found, fault = self.reads.landing.value, self.reads.landing.fault
-        self.facts.show([])
+        found, fault = self._landing(), self.reads.landing.fault
+        self.facts.show([[Run(self.opening, Tone.BUSY)]] if self.opening else [])
         self.set_class(False, "-watching")
         self.pane.update_title([Run("Rollouts")])
         if found is None:
@@ -202,6 +203,8 @@ class RolloutScreen(RolloutActs, ConsoleScreen):
         top.append(Run(f"   tree {tree[:12]}" if tree else "", Tone.DIM))
         top.append(Run(f"   begun by {one_line(progress.started_by)}", Tone.DIM))
         facts = [top, words.standings(records)]
+        if self.opening:
+            facts.append([Run(self.opening, Tone.BUSY)])
         name, samples = words.watched(records)
         watching = bool(samples) and not progress.status and (
             f"{name}/verdict" not in progress.evidence
@@ -216,10 +219,7 @@ class RolloutScreen(RolloutActs, ConsoleScreen):
         if watching:
             self._draw_charts(samples)
         self.pane.set_status(Status(State.READY))
-        at_end = self.text.scroll_offset.y >= self.text.max_scroll_y - 1
         self.text.show(words.lines(records))
-        if at_end:
-            self.call_after_refresh(self.text.scroll_end, animate=False)
 
     def _draw_charts(self, samples: list[dict[str, Any]]) -> None:
         for chart, series in zip(self.charts, words.SERIES, strict=True):
@@ -234,7 +234,10 @@ class RolloutScreen(RolloutActs, ConsoleScreen):
 
     def idle_actions(self) -> frozenset[str]:
         driving, known = self.driving, self._known
+        locked = self.session.read_only or (known is not None and self.console.read_only_of(known.clusters))
         idle = set(WRITING) if self.session.read_only else set()
+        if locked:
+            idle |= {"rollout.resume", "rollout.abort"}
         if driving is None or driving.asked is None:
             idle.add("rollout.answer")
         if driving is None:

@@ -7,7 +7,7 @@ from typing import Final
 from iris_tui.actions.base import Action
 
 UPKEEP: Final[tuple[Action, ...]] = (
-    Action(id="app.readonly", title="Allow no changes from here", command="readonly"),
-    Action(id="app.write", title="Allow changes again", command="write"),
+    Action(id="app.readonly", title="Make the cluster that is shown read-only", command="readonly"),
+    Action(id="app.write", title="Let the cluster that is shown be changed again", command="write"),
     Action(id="app.debug", title="Show how the console itself fares", command="debug", cli="iris-core {at} debug info"),
 )

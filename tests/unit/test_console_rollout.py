@@ -209,8 +209,7 @@ async def test_it_is_closed_and_opened_again_at_the_same_question(world: Rollout
         await it.open()
         await it.rig.until(lambda: "was left" in it.text or "Rollouts, the newest" in it.text)
         it.rig.app.run_command("rollout-resume")
-        words = "going on with "
-        await it.rig.until(lambda: any(words in note.message for note in it.rig.app._notifications))
+        assert it.screen.opening.startswith("going on with ")
         await it.rig.until(lambda: it.asked == "h1/restart")
         for gate in ("h1/restart", "h1/next", "h2/restart"):
             await it.approve(gate)
