@@ -39,7 +39,6 @@ _GOOD_S = 2.0
 _AWAY = frozenset({"UNAVAILABLE", "CANCELLED", "UNKNOWN", "INTERNAL"})
 """What a call ends with when its controller goes away in the middle of it."""
 _MAX_MESSAGE = 128 * 1024 * 1024
-_PROFILE = "profile request"
 _CAPTURES = 16
 """So many periodic profiles wait for a slow stream; the oldest of more give way."""
 
@@ -199,7 +198,7 @@ class Attachment:
         finally:
             writing.cancel()
             reading.cancel()
-            for asked in [task for task in self._answering.values() if task.get_name() == _PROFILE]:
+            for asked in list(self._answering.values()):
                 asked.cancel()  # its answer could go nowhere
             results = await asyncio.gather(writing, reading, return_exceptions=True)
         for result in reversed(results):
@@ -231,7 +230,7 @@ class Attachment:
             if (given_up := self._answering.get(request.give_up)) is not None:
                 given_up.cancel()
             return
-        task = asyncio.create_task(self._reply(request), name=_PROFILE if kind == "profile" else "request")
+        task = asyncio.create_task(self._reply(request), name=f"{kind} request")
         self._answering[request.request_id] = task
         task.add_done_callback(lambda _: self._answered(request.request_id, task))
 

@@ -19,8 +19,9 @@ from iris_controller import release
 from iris_controller.audit import audit
 from iris_controller.process_info import own_process
 from iris_controller.stats.client import StatsClient
-from iris_controller.worker import attach, cgroups, execs, health, outcome, records, staging, status
+from iris_controller.worker import attach, cgroups, health, outcome, records, staging, status
 from iris_controller.worker.agent import Agent, missing
+from iris_controller.worker.answers import Answers
 from iris_controller.worker.attempt import Host
 from iris_controller.worker.bundles import Bundles
 from iris_controller.worker.config import EXIT_IDLE, EXIT_OK, EXIT_REJECTED, GRACE_S, hostname, now_ms, reason
@@ -33,7 +34,7 @@ from iris_controller.worker.ship import Shipper
 from iris_controller.worker.spool import Spool
 from iris_controller.worker.sweep import sweep
 from iris_controller.worker.table import ProcessTable
-from iris_core.wire.gen.iris.v1 import common_pb2, profiles_pb2, worker_pb2
+from iris_core.wire.gen.iris.v1 import common_pb2, worker_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -69,7 +70,6 @@ class Worker:
         self._spool.on_data = self._shipper.wake
         self._records = records.Records(config.cache_dir)
         self._table = ProcessTable()
-        self._meter = status.Meter()
         self._row_push = RowPush(config.token_file)
         self._stats = StatsClient(self._row_push, self.boot_id)
         self._measuring = Measuring(config, self._stats)
@@ -190,7 +190,7 @@ class Worker:
             self._agent,
             hello=self._hello,
             heartbeat=self._heartbeat,
-            answer=self._answer,
+            answer=Answers(config.worker_id, self._agent, self._profiler, self._own_status),
             welcomed=self._welcomed,
         )
         self._stats.start()
@@ -361,38 +361,6 @@ class Worker:
             shipper=self._shipper.health(),
             usage=self._measuring.news(),
         )
-
-    async def _answer(self, request: worker_pb2.WorkerRequest) -> worker_pb2.WorkerReply:
-        match request.WhichOneof("request"):
-            case "exec":
-                attempt = self._agent.attempts.get(request.exec.attempt_uid)
-                if attempt is None or not attempt.running:
-                    return worker_pb2.WorkerReply(error="the attempt is not running on this worker")
-                done = await execs.run(attempt, list(request.exec.command), request.exec.timeout_ms)
-                return worker_pb2.WorkerReply(exec=done)
-            case "process_status":
-                return worker_pb2.WorkerReply(process=self._own_status())
-            case "task_process_status":
-                attempt = self._agent.attempts.get(request.task_process_status)
-                if attempt is None or attempt.done:
-                    return worker_pb2.WorkerReply(error="the attempt is not running on this worker")
-                self._meter.forget_others(self._agent.attempts.keys())
-                return worker_pb2.WorkerReply(process=await status.of_attempt(attempt, self._meter))
-            case "profile":
-                return await self._profile(request.profile)
-            case other:
-                return worker_pb2.WorkerReply(error=f"this worker does not know requests of kind {other}")
-
-    async def _profile(self, asked: profiles_pb2.ProfileRequest) -> worker_pb2.WorkerReply:
-        worker_id = self._config.worker_id
-        target = answering.itself(f"/system/worker/{worker_id}", worker_id)
-        if asked.attempt_uid:
-            attempt = self._agent.attempts.get(asked.attempt_uid)
-            if attempt is None or not attempt.running:
-                return worker_pb2.WorkerReply(error="the attempt is not running on this worker")
-            target = answering.of_attempt(attempt, worker_id)
-        part = await answering.answer(self._profiler, target, asked.options, asked.requested_by)
-        return worker_pb2.WorkerReply(profile=part)
 
     def _profiled(self) -> list[Target]:
         """What the periodic loop looks at: the running attempts."""

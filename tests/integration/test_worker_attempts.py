@@ -21,7 +21,7 @@ import pytest
 
 from iris_controller.worker import procs
 from iris_controller.worker.config import GRACE_S
-from iris_core.wire.gen.iris.v1 import common_pb2, worker_pb2
+from iris_core.wire.gen.iris.v1 import common_pb2, profiles_pb2, worker_pb2
 from providers.fake.controller import FakeController
 
 if TYPE_CHECKING:
@@ -530,6 +530,58 @@ async def test_exec_runs_beside_the_command(tmp_path: Path) -> None:
         assert not alive(child), "what exec left behind ends with the attempt"
         own = (await controller.ask(worker_pb2.WorkerRequest(process_status=True))).process
         assert own.pid == controller.hellos[0].pid and own.boot_id == controller.hellos[0].boot_id
+
+
+async def test_an_exec_for_whose_answer_nobody_waits_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    async with running(tmp_path) as (controller, _):
+        uid = controller.run(["sleep", "620"])
+        await controller.observed(uid, RUNNING)
+
+        def exec_of(script: str) -> worker_pb2.WorkerRequest:
+            return worker_pb2.WorkerRequest(
+                exec=worker_pb2.ExecRequest(attempt_uid=uid, command=["sh", "-c", script, "sh", str(ran)])
+            )
+
+        async def counted() -> str:
+            asked = worker_pb2.WorkerRequest(task_process_status=uid)
+            return (await controller.ask(asked)).process.details["execs"]
+
+        def living(session: int) -> list[int]:
+            return [proc.pid for proc in procs.snapshot() if proc.session == session and not proc.dead]
+
+        for name, end in (("given up", controller.give_up), ("stream broke", lambda _: controller.drop())):
+            ran = tmp_path / name
+            # The shell ends with TERM at once, its child only with KILL.
+            request = exec_of("(trap '' TERM; echo $$ >\"$1\"; sleep 621; sleep 622) & sleep 623")
+            asking = asyncio.create_task(controller.ask(request))
+            await until(lambda: ran.exists() and ran.read_text())  # noqa: B023
+            session = int(ran.read_text())
+            assert len(living(session)) >= 3
+            assert await counted() == "1"
+            streams = len(controller.hellos)
+            end(request)
+            await until(lambda: not living(session))  # noqa: B023
+            asking.cancel()
+            if name == "stream broke":
+                await controller.attached(streams + 1)
+            while await counted() != "0":
+                pass
+        assert not controller.of(uid)[-1].HasField("exit_code"), "the attempt goes on"
+
+
+async def test_what_is_asked_of_an_attempt_that_is_building_says_so(tmp_path: Path) -> None:
+    async with running(tmp_path) as (controller, _):
+        uid = controller.run(["true"], setup=["sleep 624"])
+        await controller.observed(uid, BUILDING)
+        threads = profiles_pb2.ProfileOptions(type=profiles_pb2.PROFILE_TYPE_THREADS)
+        for request in (
+            worker_pb2.WorkerRequest(exec=worker_pb2.ExecRequest(attempt_uid=uid, command=["true"])),
+            worker_pb2.WorkerRequest(profile=profiles_pb2.ProfileRequest(attempt_uid=uid, options=threads)),
+        ):
+            reply = await controller.ask(request)
+            assert reply.error == "the attempt is building still: its command has not begun"
+        controller.end(uid)
+        await controller.ended(uid)
 
 
 async def test_the_worker_ships_its_own_log(tmp_path: Path) -> None:
