@@ -57,7 +57,7 @@ class GrpcAsyncClient:
             response_deserializer=response.FromString,
         )
         metadata = (*self._metadata, *self._credentials.now(change=repeatable))
-        repeater = Repeater(time.monotonic, answered=self._answered)
+        repeater = Repeater(time.monotonic, method, answered=self._answered)
         while True:
             try:
                 answer: R = await stub(message, timeout=deadline(timeout_s), metadata=metadata)

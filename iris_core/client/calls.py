@@ -2,7 +2,7 @@
 
 A mutation carries a `request_id` and the controller answers a repeat with the first answer (DESIGN §4), so a call
 whose fate is unknown may be sent again under the same id. A call without one is never repeated here: only its caller
-knows whether that is safe. Must never import grpc or a socket: both transports stand on this room.
+knows whether that is safe; nor is one whose first answer a restart of the controller takes with it. Must never import grpc or a socket: both transports stand on this room.
 """
 
 from __future__ import annotations
@@ -42,6 +42,16 @@ REPEAT_FOR_S: Final = 20.0
 
 FIRST_CONTACT_FOR_S: Final = 5.0
 """The same while nothing has ever answered at that address: a mistyped one should not cost twenty seconds."""
+
+KEPT_IN_MEMORY: Final = frozenset({"ControllerService/ExecInContainer", "ControllerService/ProfileTask"})
+"""Methods whose answers do not survive a restart of the controller: a repeat could do it a second time. They are sent again only when
+it is certain that nothing was begun."""
+
+NOT_KNOWN_IF_RUN: Final = "not known whether it ran"
+"""How the error of an exec begins whose worker was asked and did not answer."""
+
+UNHEARD_CODES: Final = frozenset({"worker_gone", "worker_silent"})
+"""Of errors that say: a worker was asked, and gave no answer."""
 
 _JITTER: Final = random.Random()
 """A source of its own: calls run in threads, and a program that seeds the global one must get the numbers it asked for."""
@@ -127,21 +137,39 @@ class NotReached(ConnectFailed):
     """There was no connection: whatever was asked, nobody has heard of it."""
 
 
+def fate_unknown(method: str, error: IrisError) -> bool:
+    """Whether what was asked for may have been done nevertheless, of a method whose repeat cannot find that out."""
+    if method not in KEPT_IN_MEMORY:
+        return False
+    if isinstance(error, RpcFailed):
+        # A proxy that refuses gRPC with an HTTP status of its own has passed nothing on.
+        passed = "header with status: 4" not in error.message
+        broke = passed and error.status in ("INTERNAL", "UNKNOWN") and error.code in ("", "internal")
+        return broke or error.code in UNHEARD_CODES or error.status in ("CANCELLED", "DEADLINE_EXCEEDED")
+    return isinstance(error, ConnectFailed) and not isinstance(error, NotReached)
+
+
+class NoHttp2(NotReached):
+    """Something listens there that gRPC cannot talk to: another try would not change that."""
+
+
 class Repeater:
     """Decides how long to wait before a call of unknown fate is sent again; one per call.
 
     `clock` is monotonic seconds. `answered` says whether this address ever answered; `note` is told once, before the
-    first wait.
+    first wait. `method` is what is called.
     """
 
     def __init__(
         self,
         clock: Callable[[], float],
+        method: str = "",
         *,
         answered: bool,
         note: Callable[[str], None] | None = None,
     ) -> None:
         self._clock = clock
+        self._method = method
         self._budget_s = REPEAT_FOR_S if answered else FIRST_CONTACT_FOR_S
         self._until: float | None = None
         self._step_s = 0.1
@@ -157,7 +185,9 @@ class Repeater:
     def delay_s(self, error: IrisError) -> float | None:
         """Seconds to wait before the next try, None when the error must go to the caller."""
         self._heard = self._heard or not isinstance(error, NotReached)
-        if isinstance(error, Timeout) or not isinstance(error, (ConnectFailed, RpcFailed)):
+        if isinstance(error, (Timeout, NoHttp2)) or not isinstance(error, (ConnectFailed, RpcFailed)):
+            return None
+        if fate_unknown(self._method, error):
             return None
         least_s = 0.0
         if isinstance(error, RpcFailed):

@@ -16,6 +16,7 @@ from iris_core.client.calls import (
     DETAIL_KEY,
     MAX_MESSAGE_BYTES,
     Credentials,
+    NoHttp2,
     NotReached,
     Repeater,
     Timeout,
@@ -85,6 +86,8 @@ def translate(error: Any, endpoint: Endpoint, timeout_s: float | None) -> IrisEr
         if status == "DEADLINE_EXCEEDED":
             return Timeout(f"{endpoint.url} did not answer within {timeout_s or 0:g} s")
         if status == "UNAVAILABLE":
+            if "failed parsing http/2" in message.lower():
+                return NoHttp2(f"cannot connect to {endpoint.url}: what listens there does not speak HTTP/2")
             # gRPC says so when it never had a connection; another message may mean that it broke on the way.
             kind = NotReached if "failed to connect" in message or "resolv" in message.lower() else ConnectFailed
             return kind(f"cannot connect to {endpoint.url}: {_reason(message)}")
@@ -150,7 +153,7 @@ class GrpcClient:
             response_deserializer=response.FromString,
         )
         metadata = (*self._metadata, *self._credentials.now(change=repeatable))
-        repeater = Repeater(self._clock, answered=self._answered, note=self._note)
+        repeater = Repeater(self._clock, method, answered=self._answered, note=self._note)
         while True:
             try:
                 answer: R = stub(message, timeout=deadline(timeout_s), metadata=metadata)

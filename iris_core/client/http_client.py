@@ -11,11 +11,22 @@ from __future__ import annotations
 import json
 import math
 import socket
+import struct
 import time
+from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from iris_core.client.calls import MAX_MESSAGE_BYTES, Credentials, NotReached, Repeater, Timeout, failure, identified
+from iris_core.client.calls import (
+    KEPT_IN_MEMORY,
+    MAX_MESSAGE_BYTES,
+    Credentials,
+    NotReached,
+    Repeater,
+    Timeout,
+    failure,
+    identified,
+)
 from iris_core.contracts import ConnectFailed, IrisError, R
 from iris_core.wire.services import PACKAGE
 
@@ -83,7 +94,7 @@ class HttpClient:
         message, repeatable = identified(request)
         body = _to_json(message)
         besides = self._credentials.now(change=repeatable)
-        repeater = Repeater(self._clock, answered=self._answered, note=self._note)
+        repeater = Repeater(self._clock, method, answered=self._answered, note=self._note)
         while True:
             try:
                 status, answer = self._exchange(method, body, timeout_s, besides)
@@ -130,7 +141,8 @@ class HttpClient:
     ) -> tuple[int, bytes]:
         deadline = self._clock() + timeout_s
         with self._lock:
-            wire = self._idle.pop() if self._idle else None
+            # One that went stale does not say whether it did so before or after the request.
+            wire = self._idle.pop() if self._idle and method not in KEPT_IN_MEMORY else None
         if wire is not None:
             wire.deadline = deadline
             try:
@@ -146,20 +158,20 @@ class HttpClient:
             raise ConnectFailed(f"{self.url} closed the connection without an answer") from error
 
     def _use(self, wire: _Wire, method: str, body: bytes, besides: list[tuple[str, str]]) -> tuple[int, bytes]:
-        keep = False
+        keep = answered = False
         try:
             wire.send(f"/{PACKAGE}.{method}", [*self._headers, *besides, ("accept", JSON)], body)
             status = wire.status()
             self._answered = True
             answer = wire.body()
-            keep = wire.reset()
+            answered, keep = True, wire.reset()
             return status, answer
         finally:
             with self._lock:
                 if keep and not self._closed:
                     self._idle.append(wire)
                 else:
-                    wire.close()
+                    wire.close(abandoned=not answered)
 
     def close(self) -> None:
         """Closes idle connections. A second time is no error."""
@@ -315,8 +327,12 @@ class _Wire:
             return True
         return False
 
-    def close(self) -> None:
-        """Hangs up."""
+    def close(self, *, abandoned: bool = False) -> None:
+        """Hangs up; so that the server hears at once that nobody waits for an answer any more, where one is `abandoned`."""
+        if abandoned:
+            # An end alone could be that of one who has said all and still listens.
+            with suppress(OSError):
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
 
 

@@ -3,7 +3,7 @@
 A command that lists jobs ends before grpc would be imported (`docs/performance.md`); a bundle or a hundred thousand
 log lines are cheaper as protobuf than as JSON, and a stream lives long enough to pay for the import. Where gRPC finds
 no way through, its calls go over HTTP as well. Must never send one call both ways once the server may have seen it,
-unless it carries a request id.
+unless it carries a request id under which a repeat finds the first answer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final, Self
 
-from iris_core.client.calls import Credentials, Timeout
+from iris_core.client.calls import Credentials, Timeout, fate_unknown
 from iris_core.client.http_client import HttpClient
 from iris_core.contracts import Client, ConnectFailed, R, RpcFailed
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 LARGE_REQUEST_BYTES: Final = 128 * 1024
 LARGE_LINES: Final = 2_000
 """Log lines from which on JSON costs more than importing grpc."""
+
+
+EXEC: Final = "ControllerService/ExecInContainer"
+"""May take its time: over HTTP nobody would hear at once that its caller went away."""
 
 
 class MixedClient:
@@ -52,12 +56,12 @@ class MixedClient:
 
     def call(self, method: str, request: Message, response: type[R], *, timeout_s: float = 30.0) -> R:
         """One answer. Raises ConnectFailed, RpcFailed, Denied."""
-        if not _is_large(request) or self._grpc_blocked:
+        if self._grpc_blocked or not (_is_large(request) or method == EXEC):
             return self._http.call(method, request, response, timeout_s=timeout_s)
         try:
             return self._over_grpc().call(method, request, response, timeout_s=timeout_s)
         except (ConnectFailed, RpcFailed) as error:
-            if not _no_way_through(error):
+            if fate_unknown(method, error) or not _no_way_through(error):
                 raise
         answer = self._http.call(method, request, response, timeout_s=timeout_s)
         self._grpc_blocked = True

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from iris_core.client.calls import fate_unknown
 from iris_core.client.context import ClientContext, sending
 from iris_core.contracts import ConnectFailed, IrisError, RpcFailed
 from iris_core.wire.services import method as method_of
@@ -32,8 +33,6 @@ TRIES: Final = 3
 RETRY_S: Final = 1.0
 AT_ONCE: Final = 8
 """Requests of one plan that are under way together."""
-KEPT_IN_MEMORY: Final = frozenset({"ControllerService/ExecInContainer", "ControllerService/ProfileTask"})
-"""Methods whose answers do not survive a restart of the controller: a repeat cannot tell that the first one was heard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,23 +218,19 @@ def _named(request: Message, reason: str) -> Message:
 
 
 async def _send(client: AsyncClient, method: str, request: Message, timeout_s: float, retry_s: float) -> Outcome:
-    """One request, asked as often as it takes, under one id."""
+    """One request, under one id: asked as often as it takes where a repeat finds the first answer, else until it may have been heard."""
     response = method_of(method).response
-    heard = False
-    """An earlier try may have been heard."""
     for tried in range(1, TRIES + 1):
         try:
             answer = await client.call(method, request, response, timeout_s=timeout_s)
-        except ConnectFailed as error:
-            heard = True
-            if tried == TRIES:
-                return Outcome(request, Fate.UNKNOWN, f"not known whether it was done: {error.message}", error.hint)
-            await asyncio.sleep(retry_s)
         except IrisError as error:
+            lost = fate_unknown(method, error)
+            if isinstance(error, ConnectFailed) and not lost and tried < TRIES:
+                await asyncio.sleep(retry_s)
+                continue
+            if lost or isinstance(error, ConnectFailed):
+                return Outcome(request, Fate.UNKNOWN, f"not known whether it was done: {error.message}", error.hint)
             code = error.code if isinstance(error, RpcFailed) else ""
-            if code == REPLAN and heard and method in KEPT_IN_MEMORY:
-                words = f"not known whether it was done: the connection broke, and then: {error.message}"
-                return Outcome(request, Fate.UNKNOWN, words)
             return Outcome(request, Fate.REPLAN if code == REPLAN else Fate.REFUSED, error.message, error.hint)
         else:
             return Outcome(request, Fate.DONE, answer=answer)

@@ -9,6 +9,7 @@ import pytest
 from textual.widgets import Button
 
 from iris_controller.rpc.roles import ACCESS
+from iris_core.client.calls import NotReached
 from iris_core.client.context import ClientContext
 from iris_core.client.plans import Fate, Outcome, carry_out, make
 from iris_core.contracts import ConnectFailed, RpcFailed
@@ -114,18 +115,30 @@ async def test_a_refusal_of_one_does_not_spare_the_others() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_replan_after_a_break_says_what_is_not_known_only_where_answers_do_not_survive() -> None:
-    client = FakeClient()
-    replan = RpcFailed("FAILED_PRECONDITION", "not known here", code="replan")
-    for name, request, fate in (
-        ("ExecInContainer", pb.ExecInContainerRequest(task_id="/u/a/0", command=["x"]), Fate.UNKNOWN),
-        ("CreateSlice", autoscaler_pb2.CreateSliceRequest(scale_group="g"), Fate.REPLAN),
-    ):
-        client.fail(name, ConnectFailed("connection reset"))
-        client.fail(name, replan)
-        plan = await make(client, f"ControllerService/{name}", [request])
+async def test_what_may_have_been_heard_is_asked_again_only_where_a_repeat_finds_the_first_answer() -> None:
+    request = pb.ExecInContainerRequest(task_id="/u/a/0", command=["x"])
+    for error in (ConnectFailed("connection reset"), RpcFailed("UNAVAILABLE", "w1 went away", code="worker_gone")):
+        client = FakeClient()
+        client.fail("ExecInContainer", error)
+        plan = await make(client, "ControllerService/ExecInContainer", [request])
         (outcome,) = await carry_out(client, plan, ClientContext("sdk"), retry_s=0)
-        assert outcome.fate is fate
+        assert (outcome.fate, outcome.words) == (Fate.UNKNOWN, f"not known whether it was done: {error.message}")
+        assert len(client.called("ExecInContainer")) == 1
+
+    client = FakeClient()
+    client.fail("ExecInContainer", NotReached("connection refused"))
+    client.fail("ExecInContainer", RpcFailed("FAILED_PRECONDITION", "not known here", code="replan"))
+    plan = await make(client, "ControllerService/ExecInContainer", [request])
+    (outcome,) = await carry_out(client, plan, ClientContext("sdk"), retry_s=0)
+    assert outcome.fate is Fate.REPLAN, "nothing was sent before, so nothing was done"
+
+    client = FakeClient()
+    client.fail("CreateSlice", ConnectFailed("connection reset"))
+    client.fail("CreateSlice", RpcFailed("FAILED_PRECONDITION", "not known here", code="replan"))
+    slices = [autoscaler_pb2.CreateSliceRequest(scale_group="g")]
+    plan = await make(client, "ControllerService/CreateSlice", slices)
+    (outcome,) = await carry_out(client, plan, ClientContext("sdk"), retry_s=0)
+    assert outcome.fate is Fate.REPLAN
 
 
 @pytest.mark.asyncio
