@@ -167,15 +167,39 @@ class _Rpc:
         headers = _headers(scope)
         answer: JsonAnswer | JsonStream | None = _refused(scope, headers)
         if answer is None:
-
-            async def body(limit: int) -> bytes:
-                return await _body(headers, receive, min(limit, MAX_MESSAGE_BYTES))
-
-            answer = await serve_json(self._router, scope["path"], body, headers, scope["iris.peer"])
+            answer = await self._served(scope, headers, receive)
+            if answer is None:
+                return
         if isinstance(answer, JsonStream):
             await _stream(answer, receive, send)
         else:
             await _response(answer)(scope, receive, send)
+
+    async def _served(self, scope: Scope, headers: dict[str, str], receive: Receive) -> JsonAnswer | JsonStream | None:
+        """The answer; None when the caller left before it was there."""
+        whole = asyncio.Event()
+
+        async def body(limit: int) -> bytes:
+            found = await _body(headers, receive, min(limit, MAX_MESSAGE_BYTES))
+            whole.set()
+            return found
+
+        async def gone() -> None:
+            # Until the body is there, it is `_body` that reads.
+            await whole.wait()
+            await _until_gone(receive)
+
+        serving = asyncio.ensure_future(serve_json(self._router, scope["path"], body, headers, scope["iris.peer"]))
+        leaving = asyncio.create_task(gone(), name="watch for a disconnect")
+        try:
+            await asyncio.wait({serving, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            return serving.result() if serving.done() else None
+        finally:
+            leaving.cancel()
+            await asyncio.wait({leaving})
+            if not serving.done():
+                serving.cancel()
+                await asyncio.wait({serving})
 
 
 def _refused(scope: Scope, headers: dict[str, str]) -> JsonAnswer | None:

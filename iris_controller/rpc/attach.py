@@ -38,6 +38,11 @@ log = logging.getLogger("iris.workers")
 
 Messages = AsyncIterator[worker_pb2.AttachRequest]
 
+WORKER_SILENT = "worker_silent"
+"""The code of an error: the worker was asked, and did not answer in time."""
+ENDED_WITH_CALLER = frozenset({"exec", "profile"})
+"""Requests that the worker is told to give up when nobody waits for the answer any more: what they began would go on for nothing."""
+
 
 class WorkerSessions:
     """All sessions; how every known worker is, is `health`."""
@@ -348,12 +353,11 @@ class WorkerSessions:
                 return await future
         except TimeoutError:
             raise RpcError(
-                "DEADLINE_EXCEEDED", f"worker {worker_id} did not answer within {timeout_s:.0f} s", code="worker_silent"
+                "DEADLINE_EXCEEDED", f"worker {worker_id} did not answer within {timeout_s:.0f} s", code=WORKER_SILENT
             ) from None
         finally:
             left = session.waiting.pop(number, None) is not None
-            if left and request.HasField("profile") and not session.closed:
-                # Nobody waits for it any more: the profiler should not slow its target for nothing.
+            if left and request.WhichOneof("request") in ENDED_WITH_CALLER and not session.closed:
                 session.send(worker_pb2.AttachResponse(request=worker_pb2.WorkerRequest(give_up=number)))
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 from google.protobuf.message import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
+    from typing import Any
 
     from iris_controller.audit import Value
     from iris_controller.loop import ControllerLoop
@@ -92,3 +93,17 @@ class Call:
     def time_left_s(self) -> float | None:
         """Seconds until the caller gives up; None = it waits for ever."""
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+
+async def unless_left(work: Coroutine[Any, Any, T], call: Call) -> T | None:
+    """What `work` gives; None when the caller went away before, and `work` was cancelled."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.create_task(call.cancelled.wait(), name="caller left")
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        leaving.cancel()
+        if not working.done():
+            working.cancel()
+            await asyncio.wait({working})

@@ -29,6 +29,8 @@ SPEC_BYTES = 8 << 20
 SPEC_RETRY_S = 1.0
 GATHER_S = 0.05
 """What an attached worker need not know at once (that an observation is stored) waits so long for something to go with."""
+WORKER_GONE = "worker_gone"
+"""The code of an error: the worker was asked, and went away."""
 TIDY_S = 0.5
 """A set that only leaves out what the worker itself said is over waits so long for one that says more."""
 
@@ -177,7 +179,9 @@ class Session:
                 timer.cancel()
         for future in self.waiting.values():
             if not future.done():
-                future.set_exception(unavailable(f"worker {self.worker_id} went away", code="worker_gone"))
+                # No `retry_after_ms`: it may have been heard, and what it asked for may have been done.
+                gone = f"worker {self.worker_id} went away before it answered"
+                future.set_exception(unavailable(gone, code=WORKER_GONE, retry_after_ms=0))
 
 
 class DesiredSets:

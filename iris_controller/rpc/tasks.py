@@ -7,16 +7,18 @@ from functools import partial
 
 from iris_controller.loop import ControllerLoop
 from iris_controller.readings import Readings
-from iris_controller.rpc.attach import WorkerSessions, exec_request
-from iris_controller.rpc.call import Call
+from iris_controller.rpc.attach import WORKER_SILENT, WorkerSessions, exec_request
+from iris_controller.rpc.call import Call, unless_left
 from iris_controller.rpc.dispatch import Router
 from iris_controller.rpc.errors import RpcError, invalid, not_found, precondition
 from iris_controller.rpc.once import Once, remember
+from iris_controller.rpc.session import WORKER_GONE
 from iris_controller.rpc.views import overlay_reasons
 from iris_controller.state import kick
 from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import Task
 from iris_controller.store.reads import Page, Readers, one_task, states_of, tasks_page
+from iris_core.client.calls import NOT_KNOWN_IF_RUN
 from iris_core.live.filters import TASK_FIELDS, TASK_WORDS, task_row
 from iris_core.model.errors import ModelError
 from iris_core.model.filter import Filter, parse_filter
@@ -164,11 +166,19 @@ class TaskService:
 
         async def work() -> controller_pb2.ExecInContainerResponse:
             await call.recheck(self._loop)
-            reply = await self._sessions.request(
-                task.worker_id,
-                exec_request(uid, command, timeout_ms),
-                None if seconds < 0 else seconds + EXEC_SLACK_S,
-            )
+            limit_s = None if seconds < 0 else seconds + EXEC_SLACK_S
+            asking = self._sessions.request(task.worker_id, exec_request(uid, command, timeout_ms), limit_s)
+            try:
+                reply = await unless_left(asking, call)
+            except RpcError as error:
+                if error.code not in (WORKER_GONE, WORKER_SILENT):
+                    raise
+                # An answer, and kept like any: a repeat of the request must not run it again.
+                why = f"{NOT_KNOWN_IF_RUN}: {error.message}"
+                return controller_pb2.ExecInContainerResponse(exit_code=-1, error=why)
+            if reply is None:
+                left = "whoever asked for it left: its worker was told to end it"
+                return controller_pb2.ExecInContainerResponse(exit_code=-1, error=left)
             if reply.error:
                 return controller_pb2.ExecInContainerResponse(exit_code=-1, error=reply.error)
             return reply.exec

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import sqlite3
+import struct
 from base64 import urlsafe_b64encode
 from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf import json_format
 
 from iris_controller.rpc import submitting
 from iris_core.contracts import IrisError, RpcFailed
@@ -190,29 +193,69 @@ async def test_a_repeat_outlives_the_caller_that_came_first(tmp_path: Path) -> N
         assert (await asyncio.wait_for(repeat, 60)).job_id == "/u/a"
 
 
+EXEC = controller_pb2.ExecInContainerRequest(task_id="/u/a/0", command=["x"], request_id="e1")
+
+
+def execute(r: Rig) -> asyncio.Task[controller_pb2.ExecInContainerResponse]:
+    return asyncio.create_task(r.call("ExecInContainer", EXEC, controller_pb2.ExecInContainerResponse))
+
+
 async def test_an_exec_is_not_run_twice_for_a_repeat(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r, r.worker(script=run_on):
+    async with rig(tmp_path) as r, r.worker(script=run_on) as worker:
         await r.launch("/u/a")
         await r.until_state("/u/a", common_pb2.JOB_STATE_RUNNING)
-        asked: list[str] = []
-        sessions = r.controller.sessions
-        real = sessions.request
-
-        async def request(worker_id: str, question: Any, timeout_s: float | None) -> Any:
-            asked.append(worker_id)
-            return worker_pb2.WorkerReply(exec=controller_pb2.ExecInContainerResponse(exit_code=7))
-
-        sessions.request = request  # type: ignore[method-assign,assignment]
-        try:
-            ask = controller_pb2.ExecInContainerRequest(task_id="/u/a/0", command=["x"], request_id="e1")
-            answers = await asyncio.gather(
-                *(r.call("ExecInContainer", ask, controller_pb2.ExecInContainerResponse) for _ in range(3))
-            )
-            answers.append(await r.call("ExecInContainer", ask, controller_pb2.ExecInContainerResponse))
-        finally:
-            sessions.request = real  # type: ignore[method-assign]
+        asking = [execute(r) for _ in range(3)]
+        await worker.until(lambda w: bool(w.requests), 60)
+        done = controller_pb2.ExecInContainerResponse(exit_code=7)
+        reply = worker_pb2.WorkerReply(request_id=worker.requests[0].request_id, exec=done)
+        worker.send(worker_pb2.AttachRequest(reply=reply))
+        answers = [*await asyncio.gather(*asking), await execute(r)]
         assert [a.exit_code for a in answers] == [7] * 4
-        assert len(asked) == 1
+        assert len(worker.requests) == 1
+
+
+async def test_an_exec_whose_worker_goes_away_is_not_run_again_by_a_repeat(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        async with r.worker(script=run_on) as worker:
+            await r.launch("/u/a")
+            await r.until_state("/u/a", common_pb2.JOB_STATE_RUNNING)
+            asking = execute(r)
+            await worker.until(lambda w: bool(w.requests), 60)
+        (uid,) = worker.seen
+        held = [worker_pb2.Observation(attempt_uid=uid, state=common_pb2.TASK_STATE_RUNNING)]
+        async with r.worker(script=run_on, boot_id=worker.boot_id, holding=held) as back:
+            for answer in (await asking, await execute(r)):
+                assert answer.exit_code == -1
+                assert answer.error == "not known whether it ran: worker w1 went away before it answered"
+            assert not back.requests
+
+
+@pytest.mark.parametrize("way", ["grpc", "http"])
+async def test_the_worker_is_told_to_end_an_exec_whose_caller_left(tmp_path: Path, way: str) -> None:
+    async with rig(tmp_path) as r, r.worker(script=run_on) as worker:
+        await r.launch("/u/a")
+        await r.until_state("/u/a", common_pb2.JOB_STATE_RUNNING)
+        caller: asyncio.Task[Any] | socket.socket
+        if way == "grpc":
+            caller = execute(r)
+        else:
+            caller = socket.create_connection(("127.0.0.1", r.controller.port.port))
+            body = json_format.MessageToJson(EXEC)
+            caller.sendall(
+                "POST /iris.v1.ControllerService/ExecInContainer HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+                f"content-length: {len(body)}\r\n\r\n{body}".encode()
+            )
+        await worker.until(lambda w: len(w.requests) == 1, 60)
+        if isinstance(caller, socket.socket):
+            caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            caller.close()
+        else:
+            caller.cancel()
+        await worker.until(lambda w: len(w.requests) == 2, 60)
+        assert worker.requests[1].give_up == worker.requests[0].request_id
+        repeat = await execute(r)
+        assert repeat.error == "whoever asked for it left: its worker was told to end it"
+        assert len(worker.requests) == 2, "an older client that sends it again does not have it run again"
 
 
 async def test_of_two_submits_of_one_name_at_the_same_moment_one_is_the_job(tmp_path: Path) -> None:
