@@ -7,6 +7,7 @@ says so and how old it is.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from typing import TYPE_CHECKING, Any, Final
@@ -63,14 +64,22 @@ def hang(session: Session, job_id: str, all_threads: bool, stored: bool, how: st
 def _ranks(session: Session, job: Any, *, touch: bool) -> list[Rank]:
     """Every running task with what is known of it. Raises IrisError: none runs."""
     from iris_core.cli import reads
-    from iris_core.model.states import TaskState, job_label
+    from iris_core.model.states import TERMINAL, TaskState, job_label, task_label
 
     status = reads.job_status(session.client, job).job
-    running = [task.task_id for task in reads.list_tasks(session.client, job) if int(task.state) == TaskState.RUNNING]
+    tasks = reads.list_tasks(session.client, job)
+    running = [task.task_id for task in tasks if int(task.state) == TaskState.RUNNING]
+    begin = Counter(task_label(task.state) for task in tasks if int(task.state) not in {TaskState.RUNNING, *TERMINAL})
+    to_come = ", ".join(f"{number} {word}" for word, number in begin.items())
     if not running:
+        if begin:
+            command = "its command has" if begin.total() == 1 else "their commands have"
+            to_come += f", {command} not begun"
         hint = f"see: {session.program} {session.selector()}job explain {job}"
         hint = "its child jobs may: name one of them" if status.has_children else hint
-        raise IrisError(f"no task of {job} is running: the job is {job_label(status.state)}", hint=hint)
+        raise IrisError(f"no task of {job} is running: {to_come or f'the job is {job_label(status.state)}'}", hint=hint)
+    if to_come:
+        session.diagnostics.note(f"not looked at, since they do not run: {to_come}")
     fresh, problems = _fresh(session, running) if touch else ({}, dict.fromkeys(running, "not asked (--stored)"))
     missing = [task_id for task_id in running if task_id not in fresh]
     kept = _stored(session, str(job), status.incarnation, missing) if missing else {}

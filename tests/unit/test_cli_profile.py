@@ -392,8 +392,14 @@ def test_a_job_of_which_nothing_runs_or_is_known_fails(world: World) -> None:
     world.job("/me/train")
     world.task("/me/train/0", "pending")
     refused = world.cli("job", "hang", "/me/train").err
-    assert refused.startswith("Error: no task of /me/train is running") and refused.endswith(" job explain /me/train\n")
+    assert refused.startswith("Error: no task of /me/train is running: 1 pending, its command has not begun; see: ")
+    assert refused.endswith(" job explain /me/train\n")
+    world.task("/me/train/1", "building")
+    world.task("/me/train/2", "building")
+    refused = world.cli("job", "hang", "/me/train").err
+    assert "is running: 1 pending, 2 building, their commands have not begun; see: " in refused
     world.task("/me/train/0")
+    assert "not looked at, since they do not run: 2 building\n" in world.cli("job", "hang", "/me/train").err
     world.client.answer("ProfileTask", RpcFailed("FAILED_PRECONDITION", "worker w0 is not attached"))
     world.client.answer("ListProfiles", RpcFailed("UNAVAILABLE", "the log store is not running"))
     done = world.cli("job", "hang", "/me/train")
