@@ -221,7 +221,11 @@ def _checkpoint(ids: Sequence[str], fields: Fields) -> Sequence[Message]:
 
 
 def _checkpoint_taken(request: Any, answer: Any) -> list[Result]:
-    return [Result(answer.checkpoint_path, True, f"{answer.job_count:,} jobs, {answer.task_count:,} tasks")]
+    return [
+        Result(
+            answer.checkpoint_path, True, f"{counted(answer.job_count, 'job')}, {counted(answer.task_count, 'task')}"
+        )
+    ]
 
 
 _C: Final = "ControllerService/"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from iris_controller.state.slices import GOING, Lifecycle
 from iris_core.contracts import SliceState, VmState
 from iris_core.model.quantities import format_duration
+from iris_core.model.text import counted, counted_are
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +92,7 @@ def next_step(row: Slice, sight: Sight) -> tuple[Step, str] | None:
         # An operator's slice is the operator's to judge, as long as the provider keeps it.
         return None if row.manual else _broken(sight)
     if sight.workers and all(worker.placeable for worker in sight.workers):
-        return Step.READY, f"{len(sight.workers)} of {len(sight.workers)} workers are healthy"
+        return Step.READY, f"{len(sight.workers)} of {counted_are(len(sight.workers), 'worker')} healthy"
     return _on_the_way(row, sight, attached)
 
 
@@ -109,9 +110,12 @@ def _on_the_way(row: Slice, sight: Sight, attached: int) -> tuple[Step, str] | N
     if not runs:
         return None
     if sight.running_ms >= ATTACH_MS:
-        return Step.FAIL, (f"{attached} of {len(sight.workers)} workers attached within {format_duration(ATTACH_MS)}")
+        return (
+            Step.FAIL,
+            f"{attached} of {counted(len(sight.workers), 'worker')} attached within {format_duration(ATTACH_MS)}",
+        )
     if row.lifecycle is Lifecycle.BOOTING:
-        return Step.INITIALIZING, f"{attached} of {len(sight.workers)} workers have attached"
+        return Step.INITIALIZING, f"{attached} of {counted_are(len(sight.workers), 'worker')} attached"
     return None
 
 

@@ -15,6 +15,7 @@ from iris_controller.rpc.views import health_reason
 from iris_controller.scheduling.waiting import queue, reasons
 from iris_core.model.bands import PriorityBand
 from iris_core.model.states import WorkerHealth
+from iris_core.model.text import counted
 from iris_core.wire.convert import HEALTH, value_to_wire
 from iris_core.wire.gen.iris.v1 import backends_pb2, common_pb2
 
@@ -204,7 +205,8 @@ def _fill_backend(
     if not sums.workers:
         backend.detail = "there are no workers"
     elif out:
-        backend.detail = f"{out} of {sums.workers} workers take no work; see: iris rpc controller get-provider-status"
+        who = f"{out} of {counted(sums.workers, 'worker')} {'takes' if out == 1 else 'take'} no work"
+        backend.detail = f"{who}; see: iris rpc controller get-provider-status"
 
 
 def _fill_capacity(

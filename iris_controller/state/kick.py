@@ -17,6 +17,7 @@ from iris_controller.state.records import Charge
 from iris_controller.state.rollup import settle
 from iris_core.model.ids import AttemptId, JobId, TaskId
 from iris_core.model.states import ACTIVE, TERMINAL, TaskState, job_label, label
+from iris_core.model.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,7 +87,7 @@ def look_up(o: Overlay, target: Target) -> list[Task] | str:
     if job is None:
         return f"there is no unfinished job {task_id.job}"
     if task_id.index >= job.num_tasks:
-        return f"job {job.job_id} has {job.num_tasks} tasks, none with index {task_id.index}"
+        return f"job {job.job_id} has {counted(job.num_tasks, 'task')}, none with index {task_id.index}"
     task = o.task(job.job_id, task_id.index)
     if task is None:
         return _standing(job)

@@ -99,14 +99,15 @@ def test_each_target_is_answered_by_itself_in_order(world: World) -> None:
     done = bring(world, TaskState.RUNNING, 1)
     world.observe(done, TaskState.SUCCEEDED)
     world.submit("/u/over")
+    world.submit("/u/one")
     with world.batch() as o:
         kernel.cancel(o, "/u/over", "ann", "", world.now_ms)
     results = do_kick(
         world, f"{JOB}/9", f"{JOB}/2", f"{JOB}/1", f"{JOB}/0:7", f"{JOB}/2:0", "/u/no/0", "/u/no", "/u/over", "/u/over/0",
-        f"{JOB}/0:0",
+        "/u/one/1", f"{JOB}/0:0",
     )  # fmt: skip
-    assert [r.accepted for r in results] == [False] * 9 + [True]
-    assert [r.detail for r in results[:9]] == [
+    assert [r.accepted for r in results] == [False] * 10 + [True]
+    assert [r.detail for r in results[:10]] == [
         f"job {JOB} has 3 tasks, none with index 9",
         "it is pending, on no worker",
         "it has ended as succeeded",
@@ -116,6 +117,7 @@ def test_each_target_is_answered_by_itself_in_order(world: World) -> None:
         "there is no unfinished job /u/no",
         "its job has ended as killed: none of its tasks is on a worker",
         "its job has ended as killed",
+        "job /u/one has 1 task, none with index 1",
     ]
     assert results[3].task_id == f"{JOB}/0"
     assert [world.task(i).state for i in range(3)] == [TaskState.PENDING, TaskState.SUCCEEDED, TaskState.PENDING]
