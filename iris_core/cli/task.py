@@ -39,8 +39,8 @@ COMMANDS = {
     "fail": Lazy("iris_core.cli.kick:fail_tasks", "Force tasks to an end as FAILED."),
 }
 
-ANSWER_S: Final = 15.0
-"""What an exec may take beyond its own time limit: to end what is over it, and to bring the output back."""
+ANSWER_S: Final = 20.0
+"""What an exec may take beyond its own time limit: to end what is over it, and to bring the output back, or to say that no worker did."""
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
@@ -138,8 +138,12 @@ def exec_command(ctx: click.Context, target: str, timeout: int) -> int:
 
     Its output comes when it has ended, byte for byte, and its exit code becomes this command's own. What it leaves in
     the background (`nohup … &`) outlives it and ends with the attempt.
+
+    COMMAND ends with this one: on Ctrl-C, and when the connection breaks. It runs at most once: where its answer is
+    lost, the exit code is 1 and it is said that it is not known whether it ran.
     """
     from iris_core.cli.argv import hide_secret_words
+    from iris_core.cli.exec_fate import ask
     from iris_core.model.errors import ModelError
     from iris_core.model.ids import AttemptId, parse_target
     from iris_core.model.ids import TaskId as Task
@@ -154,9 +158,7 @@ def exec_command(ctx: click.Context, target: str, timeout: int) -> int:
     if timeout == 0:
         raise ModelError("--timeout 0 leaves no time", field="--timeout", hint="give seconds, or -1 for no limit")
     limit_s = math.inf if timeout < 0 else timeout + ANSWER_S
-    answer = session.client.call(
-        "ControllerService/ExecInContainer", request, pb.ExecInContainerResponse, timeout_s=limit_s
-    )
+    answer = ask(session, request, parsed, limit_s)
     output.write_bytes(_passed_on(answer.stdout, sys.stdout))
     output.flush()
     _stderr(_passed_on(answer.stderr, sys.stderr))

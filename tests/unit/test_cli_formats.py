@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,8 @@ from wcwidth import wcswidth
 from iris_core.cli import output, reads
 from iris_core.cli.query import text_of
 from iris_core.cli.tables import Column, render
+from iris_core.client.calls import NotReached
+from iris_core.contracts import ConnectFailed, RpcFailed
 from iris_core.live.query_result import distinct
 from iris_core.wire.gen.iris.v1 import common_pb2 as common
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
@@ -317,3 +320,43 @@ def test_exec_that_did_not_run_is_exit_1(world: World) -> None:
     world.client.answer("ExecInContainer", pb.ExecInContainerResponse(error="ended after 60 s", stdout=b"part"))
     done = world.cli("task", "exec", "/ada/now/0", "--", "true")
     assert (done.code, done.out, done.err) == (1, "part", "Error: exec in /ada/now/0: ended after 60 s\n")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (ConnectFailed("the connection broke"), "the connection broke"),
+        (RpcFailed("UNAVAILABLE", "worker w1 went away", code="worker_gone"), "worker w1 went away"),
+        (pb.ExecInContainerResponse(exit_code=-1, error="not known whether it ran: w1 went away"), "w1 went away"),
+    ],
+)
+def test_exec_whose_answer_is_lost_says_what_to_look_at(world: World, answer: Any, why: str) -> None:
+    world.client.answer("ExecInContainer", answer)
+    done = world.cli("task", "exec", "/ada/now/0:3", "--", "true")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(f"Error: exec in /ada/now/0:3: not known whether it ran: {why}; look before ")
+    assert " task describe /ada/now/0, iris-core " in done.err
+    assert done.err.endswith(" task exec /ada/now/0 -- ps -ef\n")
+    assert len(world.client.called("ExecInContainer")) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"execs": "0"}, "the command was ended in /ada/now/0"),
+        ({}, "the command goes on in /ada/now/0: its worker is of an earlier release, which cannot end it"),
+        (
+            RpcFailed("FAILED_PRECONDITION", "/ada/now/0 is not running"),
+            "the command does not go on (/ada/now/0 is not running)",
+        ),
+        (NotReached("cannot connect"), "not known whether the command goes on in /ada/now/0: cannot connect"),
+    ],
+)
+def test_ctrl_c_in_exec_says_what_became_of_the_command(world: World, answer: Any, said: str) -> None:
+    process = pb.GetProcessStatusResponse()
+    if isinstance(answer, dict):
+        process.process.details.update(answer)
+    world.client.answer("ExecInContainer", KeyboardInterrupt())
+    world.client.answer("GetProcessStatus", process if isinstance(answer, dict) else answer)
+    done = world.cli("task", "exec", "/ada/now/0", "--", "true")
+    assert (done.code, done.out, done.err) == (130, "", f"interrupted: {said}\n")
