@@ -11,10 +11,11 @@ from iris_controller.rpc.call import Call
 from iris_controller.rpc.dispatch import Router
 from iris_controller.rpc.errors import RpcError, invalid, not_found
 from iris_controller.rpc.once import Once, remember
+from iris_controller.rpc.submissions import require_submission
 from iris_controller.scheduling.order import explain_pending
 from iris_controller.state import kernel
 from iris_controller.state.overlay import Overlay
-from iris_controller.store.reads import Page, Readers, jobs_page, one_job, similar_jobs, states_of
+from iris_controller.store.reads import Page, Readers, incarnation_of, jobs_page, one_job, similar_jobs, states_of
 from iris_controller.store.seal import redact_request
 from iris_core.live.filters import JOB_FIELDS, JOB_WORDS, job_row
 from iris_core.model.errors import ModelError
@@ -174,10 +175,15 @@ class JobService:
     ) -> controller_pb2.TerminateJobResponse:
         job_id = await self._owned(request.job_id, call)
         trigger = call.identity.principal
+        kept = await self._readers.run(lambda c: incarnation_of(c, job_id))
 
         def plan(o: Overlay, now_ms: int) -> controller_pb2.TerminateJobResponse:
+            job = o.job(job_id)
+            # What ended long ago is in the database alone, where it does not change.
+            incarnation = job.submitted_at_ms if job is not None else kept
+            require_submission(job_id, request.incarnation, incarnation)
             ended = kernel.cancel(o, job_id, trigger, request.reason, now_ms)
-            response = controller_pb2.TerminateJobResponse(job_ids=ended)
+            response = controller_pb2.TerminateJobResponse(job_ids=ended, incarnation=incarnation)
             remember(o, call, response)
             return response
 

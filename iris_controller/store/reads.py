@@ -284,6 +284,12 @@ def states_of(connection: sqlite3.Connection, job_ids: list[str]) -> dict[str, i
     return {row["job_id"]: row["state"] for row in rows}
 
 
+def incarnation_of(connection: sqlite3.Connection, job_id: str) -> int:
+    """The submit time of the job that has the name, 0 if none has."""
+    row = connection.execute("SELECT submitted_at_ms FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
+    return int(row["submitted_at_ms"]) if row is not None else 0
+
+
 def answer_of(connection: sqlite3.Connection, principal: str, request_id: str) -> tuple[str, bytes, bytes] | None:
     """(method, digest of the request or b"" if it is not known, response) of an earlier request with that id."""
     row = connection.execute(

@@ -100,9 +100,16 @@ class FakeClient:
         self.watch.publish(*((name, row_id) for row_id in row_ids))
 
     def log(
-        self, key: str, *texts: str, source: str = "stdout", level: int = 0, epoch_ms: int = 0, gap: int = 0
+        self,
+        key: str,
+        *texts: str,
+        source: str = "stdout",
+        level: int = 0,
+        epoch_ms: int = 0,
+        gap: int = 0,
+        incarnation: int = 0,
     ) -> None:
-        """Lines written under a key, such as `/u/j/0:0`."""
+        """Lines written under a key, such as `/u/j/0:0`; without an incarnation they are of any."""
         attempt = int(key.rpartition(":")[2]) if ":" in key else 0
         for text in texts:
             self.lines.append(
@@ -118,6 +125,8 @@ class FakeClient:
                     gap=gap,
                 )
             )
+            if incarnation:
+                self.views.incarnations[len(self.lines)] = incarnation
         self._written.set()
         self._written = asyncio.Event()
 
@@ -301,7 +310,12 @@ class FakeClient:
         return self.plans.answer(request)
 
     def _terminate_job(self, request: pb.TerminateJobRequest) -> pb.TerminateJobResponse:
-        return pb.TerminateJobResponse(job_ids=self._end(request.job_id, common.JOB_STATE_KILLED))
+        job = self.jobs.get(request.job_id)
+        incarnation = job.incarnation if job is not None else 0
+        if request.incarnation and job is not None and request.incarnation != incarnation:
+            raise RpcFailed("FAILED_PRECONDITION", f"job {request.job_id} was replaced by a later job", code="replaced")
+        ended = self._end(request.job_id, common.JOB_STATE_KILLED)
+        return pb.TerminateJobResponse(job_ids=ended, incarnation=incarnation)
 
     def _complete_job(self, request: pb.CompleteJobRequest) -> pb.CompleteJobResponse:
         return pb.CompleteJobResponse(job_ids=self._end(request.job_id, common.JOB_STATE_SUCCEEDED))

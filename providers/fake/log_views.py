@@ -30,6 +30,8 @@ class FakeViews:
 
     def __init__(self, lines: Sequence[logs.StoredLine]) -> None:
         self._lines = lines
+        self.incarnations: dict[int, int] = {}
+        """By seq, of which submission of its job's name a line is, where that was scripted."""
         self._views: dict[str, _View] = {}
         self._opened = 0
 
@@ -40,7 +42,7 @@ class FakeViews:
     def fetch(self, request: logs.FetchLogsRequest) -> logs.FetchLogsResponse:
         """`FetchLogs`, without waiting."""
         last = len(self._lines)
-        found = [line for line in self._lines if _matches(request, line)]
+        found = [line for line in self._lines if self._matches(request, line)]
         most = request.max_lines or 1000
         shown = found[-most:] if request.tail else found[:most]
         capped = len(shown) < len(found)
@@ -137,7 +139,7 @@ class FakeViews:
         hits = {
             place
             for place in range(start, len(self._lines))
-            if any(_matches(one, self._lines[place]) for one in queries)
+            if any(self._matches(one, self._lines[place]) for one in queries)
         }
         shown = {
             place
@@ -161,6 +163,10 @@ class FakeViews:
             lines=len(view.lines), hits=view.hits, scanned=view.searched, scanned_to=view.searched,
             last_seq=len(self._lines), complete=True,
         )  # fmt: skip
+
+    def _matches(self, request: logs.FetchLogsRequest, line: logs.StoredLine) -> bool:
+        of = self.incarnations.get(line.seq, request.min_incarnation)
+        return of >= request.min_incarnation and _matches(request, line)
 
 
 def _matches(request: logs.FetchLogsRequest, line: logs.StoredLine) -> bool:

@@ -359,20 +359,24 @@ class ListJobsResponse(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., total_count: _Optional[int] = ..., total_capped: _Optional[bool] = ..., revision: _Optional[_Union[_common_pb2.Revision, _Mapping]] = ...) -> None: ...
 
 class TerminateJobRequest(_message.Message):
-    __slots__ = ("job_id", "reason", "request_id")
+    __slots__ = ("job_id", "reason", "incarnation", "request_id")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     reason: str
+    incarnation: int
     request_id: str
-    def __init__(self, job_id: _Optional[str] = ..., reason: _Optional[str] = ..., request_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, job_id: _Optional[str] = ..., reason: _Optional[str] = ..., incarnation: _Optional[int] = ..., request_id: _Optional[str] = ...) -> None: ...
 
 class TerminateJobResponse(_message.Message):
-    __slots__ = ("job_ids",)
+    __slots__ = ("job_ids", "incarnation")
     JOB_IDS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     job_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, job_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, job_ids: _Optional[_Iterable[str]] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class CompleteJobRequest(_message.Message):
     __slots__ = ("job_id", "request_id")
