@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -57,15 +57,7 @@ def describe(session: Session, attempt_id: str, how: output.Format) -> None:
 def wait(session: Session, attempt_id: str, timeout: float) -> int:
     """Wait until an attempt has ended and print its state; exit 0 only when it SUCCEEDED."""
     from iris_core.cli.log_subject import AttemptSubject
-    from iris_core.cli.task import report_end
-    from iris_core.cli.waiting import wait_until
+    from iris_core.cli.waiting import wait_for_end
     from iris_core.model.ids import AttemptId
 
-    subject = AttemptSubject(session.client, AttemptId.parse(attempt_id))
-
-    def ended() -> Any:
-        standing = subject.standing()
-        return standing if standing.ended else None
-
-    standing = wait_until(session, ended, f"{subject.id} goes on", timeout)
-    return report_end(session, subject.id, standing.label, standing.reason)
+    return wait_for_end(session, AttemptSubject(session.client, AttemptId.parse(attempt_id)), timeout)

@@ -112,7 +112,7 @@ def describe(session: Session, job_id: str, how: output.Format) -> None:
     tasks = reads.list_tasks(session.client, parsed)
     output.write(describing.job_text(found, tasks, how, reads.now_ms()))
     culprit = root_cause.culprit(found.job, tasks)
-    if culprit is not None and how != "json":
+    if culprit is not None and how != "json" and root_cause.may_have_logged(culprit):
         command = f"{session.program} {session.selector()}task describe {culprit.task_id}"
         output.flush()
         session.diagnostics.note(f"the root cause, from its log: {command}")
@@ -123,32 +123,15 @@ def describe(session: Session, job_id: str, how: output.Format) -> None:
 @click.option("--timeout", type=Seconds(), default=0, metavar="S", help="Give up after so many seconds, 0 = never.")
 @click.pass_obj
 def wait(session: Session, job_id: str, timeout: float) -> int:
-    """Wait until a job has ended and print its state; exit 0 only when it SUCCEEDED."""
-    from iris_core.cli import reads
-    from iris_core.cli.waiting import wait_until
-    from iris_core.contracts import RpcFailed
+    """Wait until a job has ended and print its state; exit 0 only when it SUCCEEDED.
+
+    A later job of the same name is another one: it ends the wait with exit code 1.
+    """
+    from iris_core.cli.log_subject import JobSubject
+    from iris_core.cli.waiting import wait_for_end
     from iris_core.model.ids import JobId
-    from iris_core.model.states import JobState, job_label
-    from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 
-    parsed = JobId.parse(job_id)
-
-    def state() -> int | None:
-        request = pb.GetJobStateRequest(job_ids=[str(parsed)])
-        answer = session.client.call("ControllerService/GetJobState", request, pb.GetJobStateResponse)
-        if str(parsed) not in answer.states:
-            raise RpcFailed("NOT_FOUND", f"there is no job {parsed}", code="not_found", subject=str(parsed))
-        number = answer.states[str(parsed)]
-        return number if reads.job_ended(number) else None
-
-    ended = wait_until(session, state, f"{parsed} goes on", timeout)
-    output.line(job_label(ended))
-    if ended == JobState.SUCCEEDED:
-        return 0
-    failed = reads.job_status(session.client, parsed).job
-    if failed.error:
-        session.diagnostics.note(f"{parsed}: {failed.error}")
-    return 1
+    return wait_for_end(session, JobSubject(session.client, JobId.parse(job_id)), timeout)
 
 
 @click.command(short_help=COMMANDS["cancel"].help)

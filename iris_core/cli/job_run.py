@@ -84,7 +84,7 @@ def run(ctx: click.Context, /, no_wait: bool, dry_run: bool, terminate_on_exit: 
     the current directory (outside git: of the current directory), from its root.
 
     Exit code: 0 when the job SUCCEEDED (with --no-wait: when it was submitted, with --dry-run: when it would be
-    accepted), 1 when it did not, 130 on Ctrl-C.
+    accepted), 1 when it did not or when a later job of its name replaced it, 130 on Ctrl-C.
     """
     from iris_core.cli.argv import hide_secret_words
     from iris_core.cli.setup_steps import project_environment, setup_scripts, warn_without_uv
@@ -126,7 +126,7 @@ def run(ctx: click.Context, /, no_wait: bool, dry_run: bool, terminate_on_exit: 
         output.flush()
         return 0 if no_wait else _follow(session, submitted)
     except KeyboardInterrupt:
-        return _interrupted(session, submitted.job_id, terminate_on_exit and not submitted.existing)
+        return _interrupted(session, submitted, terminate_on_exit)
 
 
 def _rehearse(session: Session, request: pb.LaunchJobRequest) -> int:
@@ -158,7 +158,7 @@ def _follow(session: Session, submitted: pb.LaunchJobResponse) -> int:
     from iris_core.model.ids import JobId
 
     job = JobId(submitted.job_id)
-    subject = JobSubject(session.client, job)
+    subject = JobSubject(session.client, job, incarnation=submitted.incarnation)
     began = time.monotonic()
     try:
         reader = LogReader(session.client, subject.request(submitted.incarnation), several=True)
@@ -207,26 +207,31 @@ def _say_end(session: Session, subject: Any, standing: Standing, seconds: float)
     session.diagnostics.note(f"look closer with: {session.program} {session.selector()}job describe {job.job_id}")
 
 
-def _interrupted(session: Session, job_id: str, terminate: bool) -> int:
-    """Ctrl-C while following: 130, whatever becomes of the cancelling."""
-    from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
+def _interrupted(session: Session, submitted: pb.LaunchJobResponse, terminate: bool) -> int:
+    """Ctrl-C while following: 130, whatever becomes of the cancelling. What was there already is left alone."""
+    from iris_core.cli.submission import Replaced, cancel
+    from iris_core.model.ids import JobId
 
-    if not terminate:
+    job_id = submitted.job_id
+    if not terminate or submitted.existing:
         session.diagnostics.note(f"{job_id} goes on; {_how_to_look(session, job_id)}")
         return 130
     session.diagnostics.note(f"cancelling {job_id} …")
+    reason = "interrupted: Ctrl-C in job run"
     try:
-        request = pb.TerminateJobRequest(job_id=job_id, reason="interrupted: Ctrl-C in job run")
-        session.client.call(
-            "ControllerService/TerminateJob", request, pb.TerminateJobResponse, timeout_s=CANCEL_TIMEOUT_S
-        )
+        is_sure = cancel(session.client, JobId(job_id), submitted.incarnation, reason, timeout_s=CANCEL_TIMEOUT_S)
+    except Replaced as replaced:
+        session.diagnostics.note(f"{replaced.message}, which goes on; nothing was cancelled")
+        return 130
     except (IrisError, KeyboardInterrupt) as error:
         said = error.message if isinstance(error, IrisError) else "interrupted again"
         session.diagnostics.note(
             f"{job_id} may go on ({said}); cancel it with: {session.program} {session.selector()}job cancel {job_id}"
         )
         return 130
-    session.diagnostics.note(f"cancelled {job_id}")
+    # A controller that does not say which job it was.
+    unsure = "; the controller's release goes by the name: had a later job taken it just then, that one was cancelled"
+    session.diagnostics.note(f"cancelled {job_id}{'' if is_sure else unsure}")
     return 130
 
 
@@ -244,4 +249,4 @@ def _interrupted_submit(session: Session, request: pb.LaunchJobRequest, terminat
             f"{session.program} {session.selector()}job describe {request.name}"
         )
         return 130
-    return _interrupted(session, submitted.job_id, terminate and not submitted.existing)
+    return _interrupted(session, submitted, terminate)

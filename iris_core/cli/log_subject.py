@@ -1,7 +1,8 @@
 """Whose log is read: a job with its children, a task over its attempts, or one attempt.
 
 Each knows the store's key, whether it is over, why it has nothing to say yet, and how many lines its attempts wrote
-in all, which tells whether everything has been shipped. Must never read the log itself.
+in all, which tells whether everything has been shipped. It is of one submission: the one that had the name when it was
+first asked. Must never read the log itself.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from iris_core.cli import reads
+from iris_core.cli.submission import Submission, later_lines
 from iris_core.contracts import RpcFailed
 from iris_core.model.ids import AttemptId, JobId, TaskId
 from iris_core.model.states import job_label, task_label
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from iris_core.contracts import Client
     from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
     from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsRequest
@@ -48,7 +52,7 @@ class Subject(Protocol):
     id: str
 
     def standing(self) -> Standing:
-        """Asks the controller. Raises IrisError."""
+        """Asks the controller. Raises IrisError: Replaced once the name is a later job's."""
         ...
 
     def request(self, incarnation: int) -> FetchLogsRequest:
@@ -57,23 +61,28 @@ class Subject(Protocol):
 
     def written(self, *, latest: bool = False) -> dict[str, int]:
         """Per attempt uid, how many lines it wrote in all; attempts that cannot say are left out. With `latest` only what is found in few
-        calls: of a job its last attempts, and those of few child jobs. Raises IrisError.
+        calls: of a job its last attempts, and those of few child jobs. Raises IrisError, as `standing`.
         """
+        ...
+
+    def later_lines(self, incarnation: int, seqs: Collection[int]) -> set[int]:
+        """Which of these lines were written under the name by a later submission; all when nobody can say."""
         ...
 
 
 class JobSubject:
-    """A job, with its child jobs unless told otherwise."""
+    """A job, with its child jobs unless told otherwise; that of `incarnation` where it is known."""
 
-    def __init__(self, client: Client, job: JobId, *, children: bool = True) -> None:
+    def __init__(self, client: Client, job: JobId, *, children: bool = True, incarnation: int = 0) -> None:
         self.id = str(job)
         self._client = client
         self._job = job
         self._children = children
+        self._submission = Submission(client, self.id, job, incarnation)
         self.status: pb.JobStatus | None = None
 
     def standing(self) -> Standing:
-        job = reads.job_status(self._client, self._job).job
+        job = self._submission.ask(lambda: reads.job_status(self._client, self._job).job, lambda job: job.incarnation)
         self.status = job
         return Standing(
             ended=reads.job_ended(job.state),
@@ -95,17 +104,34 @@ class JobSubject:
         )
 
     def written(self, *, latest: bool = False) -> dict[str, int]:
-        jobs = [self.id]
+        children: list[str] = []
         if self._children and self.status is not None and self.status.has_children:
             below, _ = reads.list_jobs(self._client, prefix=f"{self.id}/", limit=FEW_CHILDREN if latest else 0)
-            jobs += [job.job_id for job in below]
+            children = [job.job_id for job in below]
+        # After the children: as long as the job itself is the same, they are its own.
+        own = self._submission.ask(
+            lambda: reads.list_tasks(self._client, self._job),
+            lambda tasks: tasks[0].incarnation if tasks else 0,
+        )
         counts: dict[str, int] = {}
-        for name in jobs:
-            for task in reads.list_tasks(self._client, name):
+        for tasks in (own, *(_tasks_of_child(self._client, name) for name in children)):
+            for task in tasks:
                 if len(counts) >= MAX_PRODUCERS:
                     return counts
                 counts.update(_of_task(self._client, task, latest=latest))
         return counts
+
+    def later_lines(self, incarnation: int, seqs: Collection[int]) -> set[int]:
+        return later_lines(self._client, self.request(incarnation), seqs)
+
+
+def _tasks_of_child(client: Client, name: str) -> list[pb.TaskStatus]:
+    try:
+        return reads.list_tasks(client, name)
+    except RpcFailed as error:
+        if error.status != "NOT_FOUND":
+            raise
+        return []
 
 
 def _of_task(client: Client, task: pb.TaskStatus, *, latest: bool) -> dict[str, int]:
@@ -125,9 +151,15 @@ class TaskSubject:
         self.id = str(task)
         self._client = client
         self._task = task
+        self._submission = Submission(client, self.id, task.job)
+
+    def _find(self) -> pb.GetTaskStatusResponse:
+        return self._submission.ask(
+            lambda: reads.task_status(self._client, self._task), lambda found: found.task.incarnation
+        )
 
     def standing(self) -> Standing:
-        task = reads.task_status(self._client, self._task).task
+        task = self._find().task
         return Standing(
             ended=reads.task_ended(task.state),
             succeeded=task_label(task.state) == "succeeded",
@@ -146,7 +178,10 @@ class TaskSubject:
         return FetchLogsRequest(source=self.id, match_scope=MATCH_SCOPE_PREFIX, min_incarnation=incarnation)
 
     def written(self, *, latest: bool = False) -> dict[str, int]:
-        return _of_attempts(reads.task_status(self._client, self._task))
+        return _of_attempts(self._find())
+
+    def later_lines(self, incarnation: int, seqs: Collection[int]) -> set[int]:
+        return later_lines(self._client, self.request(incarnation), seqs)
 
 
 class AttemptSubject:
@@ -156,10 +191,13 @@ class AttemptSubject:
         self.id = str(attempt)
         self._client = client
         self._attempt = attempt
+        self._submission = Submission(client, self.id, attempt.task.job)
 
     def find(self) -> tuple[pb.TaskStatus, pb.AttemptStatus]:
         """The attempt and its task. Raises IrisError: the task or the attempt does not exist; the task's state is said."""
-        found = reads.task_status(self._client, self._attempt.task)
+        found = self._submission.ask(
+            lambda: reads.task_status(self._client, self._attempt.task), lambda found: found.task.incarnation
+        )
         for attempt in found.attempts:
             if attempt.attempt_id == self._attempt.number:
                 return found.task, attempt
@@ -194,6 +232,9 @@ class AttemptSubject:
     def written(self, *, latest: bool = False) -> dict[str, int]:
         _, attempt = self.find()
         return {attempt.attempt_uid: attempt.log_lines} if attempt.HasField("log_lines") else {}
+
+    def later_lines(self, incarnation: int, seqs: Collection[int]) -> set[int]:
+        return later_lines(self._client, self.request(incarnation), seqs)
 
 
 def subject_of(client: Client, target: JobId | TaskId | AttemptId, *, children: bool = True) -> Subject:

@@ -62,7 +62,7 @@ def log_options(function: F) -> F:
     """The options that all three commands share."""
     for option in reversed(
         [
-            click.option("-f", "--follow", is_flag=True, help="Go on until it has ended."),
+            click.option("-f", "--follow", is_flag=True, help="Go on until it has ended, or --until has passed."),
             click.option("--since", type=Moment(), metavar="TIME", help=f"Only lines from then on: {EXAMPLES} (UTC)."),
             click.option("--until", type=Moment(), metavar="TIME", help="Only lines before then."),
             click.option("--since-ms", type=Whole(0, LAST_MS), metavar="MS", help="Only lines after this epoch time."),
@@ -127,6 +127,10 @@ def parse_options(**values: Any) -> LogOptions:
         compile_content_regex(values["without"], field="--without")
     if values["save"] == "":
         raise UsageFailed("--save names no file", hint="it is empty: a variable that is not set?")
+    if values["save"] == "-":
+        raise UsageFailed(
+            "--save names a file, and - is none", hint="without --save the lines go to standard output; ./- is a file"
+        )
     values["save"] = values["save"] or ""
     if values["save"] and values["follow"]:
         raise UsageFailed("--save and --follow exclude each other", hint="save when it has ended, or redirect -o jsonl")
@@ -200,6 +204,7 @@ def show(session: Session, target: Any, options: LogOptions, *, children: bool =
     from iris_core.cli.log_reader import Account
     from iris_core.cli.log_subject import subject_of
     from iris_core.cli.pipeline import say_how_it_is, say_nothing
+    from iris_core.cli.submission import own_lines
 
     subject = subject_of(session.client, target, children=children)
     standing = subject.standing()
@@ -213,8 +218,9 @@ def show(session: Session, target: Any, options: LogOptions, *, children: bool =
     reader = _reader(session, request, options, several=standing.several)
     # Before the lines are read: what comes in between is shown and was told missing, never the other way round.
     missing = {} if options.follow else missing_lines(session.client, subject, standing)
+    emit = (lambda lines: sink.emit(own_lines(subject, lines))) if options.follow else sink.emit
     try:
-        account = _read(reader, sink, options)
+        account = _read(reader, emit, options)
     finally:
         sink.close()
         if not options.follow:
@@ -262,20 +268,20 @@ def _reader(
     )
 
 
-def _read(reader: LogReader | ContextReader, sink: Printer | Saver, options: LogOptions) -> Account:
+def _read(reader: LogReader | ContextReader, emit: Callable[[Iterable[Line]], None], options: LogOptions) -> Account:
     from iris_core.cli.log_context import ContextReader
     from iris_core.cli.log_reader import DEFAULT_LINES, Account
 
     account = Account()
     if isinstance(reader, ContextReader):
-        sink.emit(reader.lines(account))
+        emit(reader.lines(account))
     elif options.save and not options.max_lines:
-        sink.emit(reader.first(MOST, account))
+        emit(reader.first(MOST, account))
     elif options.tail:
         lines, account = reader.last(options.max_lines or DEFAULT_LINES)
-        sink.emit(lines)
+        emit(lines)
     else:
-        sink.emit(reader.first(options.max_lines or DEFAULT_LINES, account))
+        emit(reader.first(options.max_lines or DEFAULT_LINES, account))
     return account
 
 
@@ -356,6 +362,7 @@ def _follow(
         reader,
         emit,
         several=standing.several,
+        until_ms=options.until_ms,
         # With a filter silence says nothing, and whoever saw lines knows that they come.
         explain=lambda now: "" if options.is_filtered or account.shown else likely_cause(session, subject, now),
     )
@@ -366,7 +373,9 @@ def _follow(
             f"{subject.id} goes on; look again with: {session.program} {session.selector()}{subject_word(subject.id)} logs {subject.id} -f"
         )
         raise
-    if not ended.succeeded:
+    if not ended.ended:
+        session.diagnostics.note(f"{subject.id} is {ended.label}; its lines from before --until are shown")
+    elif not ended.succeeded:
         # Lines that stop tell nothing of why they do.
         session.diagnostics.note(f"{subject.id} has ended: {ended.label}{f', {ended.reason}' if ended.reason else ''}")
 

@@ -64,6 +64,11 @@ def culprit(job: pb.JobStatus, tasks: Sequence[pb.TaskStatus]) -> pb.TaskStatus 
     return failures[0] if failures else None
 
 
+def may_have_logged(task: pb.TaskStatus) -> bool:
+    """Whether there may be a line of the task's last attempt; not of one that never was on a worker."""
+    return bool(task.attempt_uid) and not (task.HasField("log_lines") and task.log_lines == 0)
+
+
 def of_attempt(session: Session, task: pb.TaskStatus, attempt: pb.AttemptStatus) -> RootCause | None:
     """What is said of that attempt's end; None, and a warning, when the log cannot be read."""
     from iris_core.cli.log_lines import ordered

@@ -89,30 +89,15 @@ def describe(session: Session, task_id: str, how: output.Format) -> None:
 @click.option("--timeout", type=Seconds(), default=0, metavar="S", help="Give up after so many seconds, 0 = never.")
 @click.pass_obj
 def wait(session: Session, task_id: str, timeout: float) -> int:
-    """Wait until a task has ended and print its state; exit 0 only when it SUCCEEDED."""
-    from iris_core.cli import reads
-    from iris_core.cli.waiting import wait_until
+    """Wait until a task has ended and print its state; exit 0 only when it SUCCEEDED.
+
+    Another attempt is waited for, too; a later job of the same name ends the wait with exit code 1.
+    """
+    from iris_core.cli.log_subject import TaskSubject
+    from iris_core.cli.waiting import wait_for_end
     from iris_core.model.ids import TaskId
-    from iris_core.model.states import task_label
 
-    parsed = TaskId.parse(task_id)
-
-    def ended() -> Any:
-        found = reads.task_status(session.client, parsed).task
-        return found if reads.task_ended(found.state) else None
-
-    found = wait_until(session, ended, f"{parsed} goes on", timeout)
-    return report_end(session, str(parsed), task_label(found.state), found.error)
-
-
-def report_end(session: Session, name: str, label: str, error: str) -> int:
-    """Prints the state that a wait ended with, and returns the exit code for it."""
-    output.line(label)
-    if label == "succeeded":
-        return 0
-    if error:
-        session.diagnostics.note(f"{name}: {error}")
-    return 1
+    return wait_for_end(session, TaskSubject(session.client, TaskId.parse(task_id)), timeout)
 
 
 class ExecCommand(CommandAfterDashes):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from iris_core.cli import output
 from iris_core.cli.reads import Patience
 from iris_core.contracts import IrisError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from iris_core.cli.log_subject import Standing, Subject
     from iris_core.cli.session import Session
 
 T = TypeVar("T")
@@ -37,3 +39,21 @@ def wait_until(session: Session, ask: Callable[[], T | None], meanwhile: str, ti
         time.sleep(step_s)
         step_s = min(step_s * 1.3, LONGEST_S)
     return answer
+
+
+def wait_for_end(session: Session, subject: Subject, timeout_s: float) -> int:
+    """Waits until the subject has ended, prints its state, and returns the exit code for it. Raises IrisError, as `wait_until`: Replaced
+    once its name is a later job's.
+    """
+
+    def ended() -> Standing | None:
+        standing = subject.standing()
+        return standing if standing.ended else None
+
+    standing = wait_until(session, ended, f"{subject.id} goes on", timeout_s)
+    output.line(standing.label)
+    if standing.succeeded:
+        return 0
+    if standing.reason:
+        session.diagnostics.note(f"{subject.id}: {standing.reason}")
+    return 1

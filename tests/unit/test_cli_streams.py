@@ -100,7 +100,7 @@ def test_standard_output_that_is_closed_is_one_line() -> None:
 def test_an_interrupt_ends_with_130_and_no_traceback(start: Start) -> None:
     process = start("-v", "job", "wait", "/u/j1", jobs=2)
     assert process.stderr is not None
-    while not process.stderr.readline().startswith(b"debug: ControllerService/GetJobState"):
+    while not process.stderr.readline().startswith(b"debug: ControllerService/GetJobStatus"):
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
     assert b"Traceback" not in errors(process)
