@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from iris_controller.profile_store import unpacked
 from iris_controller.quiet import QuietLog
+from iris_controller.rpc.call import unless_left
 from iris_controller.rpc.errors import RpcError, invalid, not_found
 from iris_controller.store.whose import Whose, whose
 from iris_controller.worker.profiling import answering
@@ -109,7 +110,10 @@ class ProfileService:
                 work = self._remote(owner, asked, options)
             else:
                 work = answering.answer(self._profiler, answering.itself(CONTROLLER, SELF), options, by)
-            return await self._answer(request.target or CONTROLLER, await _unless_left(work, call))
+            part = await unless_left(work, call)
+            if part is None:
+                raise RpcError("CANCELLED", "the caller left; the profiler was ended", code="caller_left")
+            return await self._answer(request.target or CONTROLLER, part)
 
         return await self._once.run_unstored(call, profiles_pb2.ProfileTaskResponse, take)
 
@@ -245,19 +249,3 @@ def _unpacked(target: str, packed: bytes) -> bytes:
         return unpacked(packed)
     except Exception as error:  # whatever a worker sent
         raise RpcError("INTERNAL", f"the profile of {target} arrived damaged: {error}", code="damaged") from None
-
-
-async def _unless_left(work: Coroutine[Any, Any, profiles_pb2.ProfilePart], call: Call) -> profiles_pb2.ProfilePart:
-    """What `work` gives; a caller that goes away ends it."""
-    taking = asyncio.ensure_future(work)
-    leaving = asyncio.create_task(call.cancelled.wait(), name="caller left")
-    try:
-        await asyncio.wait({taking, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not taking.done():
-            raise RpcError("CANCELLED", "the caller left; the profiler was ended", code="caller_left")
-        return taking.result()
-    finally:
-        leaving.cancel()
-        if not taking.done():
-            taking.cancel()
-            await asyncio.wait({taking})
