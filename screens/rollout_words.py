@@ -108,11 +108,12 @@ def countdown(records: Sequence[Record], name: str, *, driven: bool) -> list[Run
     found = rollout_report.facts(records, name)
     passed = max((sample["after_s"] for sample in found.watched), default=0.0)
     left = max(DURATION_S - passed, 0.0)
-    runs = [Run(f"the watch of {one_line(name)}: {passed:.0f} of {DURATION_S:.0f} s, ")]
-    if found.doomed:
-        runs.append(Run(f"this watch has failed: {', '.join(found.doomed)}; ", Tone.BAD))
+    runs = [Run(f"the watch of {one_line(name)}")]
+    if found.doomed:  # first, where a narrow terminal does not cut it off
+        runs.append(Run(f" has failed ({', '.join(found.doomed)})", Tone.BAD))
+    runs.append(Run(f": {passed:.0f} of {DURATION_S:.0f} s, "))
     if not left:
-        runs.append(Run("it is over" if found.doomed else "is over", Tone.DIM))
+        runs.append(Run("is over", Tone.DIM))
     elif driven:
         runs.append(Run(f"{left:.0f} s are left, and nothing shortens them", Tone.DIM))
     else:

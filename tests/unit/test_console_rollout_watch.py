@@ -45,7 +45,7 @@ async def test_a_watch_says_that_it_has_failed_with_the_look_that_fails_it_and_a
     crash_at(world, 2)
     async with wizard(world) as it:
         await to_the_watch(it)
-        failed = "the watch of h1: 15 of 300 s, this watch has failed: started again; "
+        failed = "the watch of h1 has failed (started again): 15 of 300 s, "
         await it.rig.until(
             lambda: (
                 f"{failed}285 s are left, and nothing shortens them" in it.screen.facts.text
