@@ -33,10 +33,6 @@ def go_on(program: str = PROGRAM) -> str:
     return f"{controller} stop, then {controller} start: that goes on with it; without its checkpoint: {program} {WITHDRAW}"
 
 
-GO_ON: Final = f"cluster controller stop, then start: that goes on with it; without its checkpoint: {WITHDRAW}"
-"""The same, in words alone."""
-
-
 class Phase(StrEnum):
     """How far a deployment is."""
 
