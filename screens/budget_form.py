@@ -5,12 +5,10 @@ It only takes the values; what they would do is said by the plan, at the gate.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual import on
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
 from iris_core.config.budgets import MAX_LIMIT
@@ -18,8 +16,8 @@ from iris_core.live.user_columns import spends_text
 from iris_core.model.bands import BANDS, band_label, parse_band
 from iris_core.model.errors import ModelError, shown
 from iris_core.model.text import one_line
-from iris_tui.keymap import ESCAPE
 from iris_tui.widgets.line_input import LineInput
+from screens.form_screen import FormScreen
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -48,25 +46,14 @@ def parse_budget(text: str) -> tuple[str, int, int]:
     return words[0], parse_limit(words[1]), parse_band(words[2] if len(words) == 3 else DEFAULT_BAND).value
 
 
-class BudgetForm(ModalScreen["tuple[int, int] | None"]):
+class BudgetForm(FormScreen["tuple[int, int] | None"]):
     """Dismissed with limit and band, or None."""
 
     DEFAULT_CSS = """
-    BudgetForm { align: center middle; }
-    BudgetForm #budget { width: 66; max-width: 96%; height: auto; max-height: 100%; overflow-y: auto; background: $surface; border: tall $primary; padding: 0 1; }
-    BudgetForm #budget-title { text-style: bold; }
-    BudgetForm .label { color: $text-muted; }
-    BudgetForm Input { border: none; padding: 0; height: 1; background: $background; margin-bottom: 1; }
-    BudgetForm #budget-fault { color: $error; height: auto; display: none; }
-    BudgetForm Horizontal { height: auto; margin-top: 1; align-horizontal: right; }
-    BudgetForm Button { margin-left: 2; min-width: 12; }
-    BudgetForm Button:focus { text-style: bold reverse; }
+    BudgetForm .form-box { width: 66; }
+    BudgetForm .field { height: auto; margin-bottom: 1; }
+    BudgetForm .field Static { width: 1fr; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(ESCAPE, "leave", show=False),
-        Binding("down", "app.focus_next", show=False),
-        Binding("up", "app.focus_previous", show=False),
-    ]
     AUTO_FOCUS = "#budget-limit"
 
     def __init__(self, user_id: str, budget: UserBudget) -> None:
@@ -77,15 +64,17 @@ class BudgetForm(ModalScreen["tuple[int, int] | None"]):
     def compose(self) -> ComposeResult:
         budget = self._budget
         band = band_label(budget.max_band) if budget.max_band else DEFAULT_BAND
-        with Vertical(id="budget"):
-            yield Static(f"Budget of {one_line(self._user_id)}", id="budget-title", markup=False)
+        with Vertical(classes="form-box"):
+            yield Static(f"Budget of {one_line(self._user_id)}", classes="form-title", markup=False)
             yield Static(f"{spends_text(budget)} now", classes="label", markup=False)
-            yield Static("May spend at a time (0 = unlimited):", classes="label", markup=False)
-            yield LineInput(str(budget.budget_limit), id="budget-limit", compact=True)
-            yield Static(f"Highest band they may submit in ({_BANDS}):", classes="label", markup=False)
-            yield LineInput(band, id="budget-band", compact=True)
-            yield Static("", id="budget-fault", markup=False)
-            with Horizontal():
+            with Vertical(classes="field"):
+                yield Static("May spend at a time (0 = unlimited):", markup=False)
+                yield LineInput(str(budget.budget_limit), id="budget-limit", compact=True)
+            with Vertical(classes="field"):
+                yield Static(f"Highest band they may submit in ({_BANDS}):", markup=False)
+                yield LineInput(band, id="budget-band", compact=True)
+            yield Static("", id="budget-fault", classes="form-fault", markup=False)
+            with Horizontal(classes="form-buttons"):
                 yield Button("Back (Esc)", id="budget-back", compact=True)
                 yield Button("See what it does", id="budget-go", variant="primary", compact=True)
 
@@ -110,6 +99,5 @@ class BudgetForm(ModalScreen["tuple[int, int] | None"]):
         self.dismiss((limit, band))
 
     @on(Button.Pressed, "#budget-back")
-    def action_leave(self) -> None:
-        """Nothing is set."""
-        self.dismiss(None)
+    def _back(self) -> None:
+        self.action_leave()

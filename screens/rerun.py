@@ -5,12 +5,10 @@ What the form comes to is `screens.rerun_request`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from textual import on
-from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.screen import ModalScreen
+from textual.containers import Horizontal, Vertical
 from textual.widgets import Button, Input, Static
 
 from iris_core.client.plans import make
@@ -19,8 +17,8 @@ from iris_core.live.faults import fault_text
 from iris_core.model.errors import ModelError
 from iris_core.model.ids import JobId
 from iris_core.model.text import one_line
-from iris_tui.keymap import ESCAPE
 from iris_tui.widgets.line_input import LineInput
+from screens.form_screen import FormScreen
 from screens.rerun_request import FIELDS, Rerun, request_of, texts_of
 
 if TYPE_CHECKING:
@@ -78,29 +76,15 @@ async def _free(session: Session, found: pb.GetJobStatusResponse) -> pb.LaunchJo
     raise IrisError(f"{job} was run again {MOST_NAMES} times", hint="name the new one: job rerun --job-name NAME")
 
 
-class RerunForm(ModalScreen[Rerun | None]):
+class RerunForm(FormScreen[Rerun | None]):
     """Dismissed with what is to be submitted, None if nothing is."""
 
     DEFAULT_CSS = """
-    RerunForm { align: center middle; }
-    RerunForm #rerun { width: 78; max-width: 96%; height: auto; max-height: 95%; overflow-y: auto; background: $surface; border: tall $primary; padding: 0 1; }
-    RerunForm #rerun-title { text-style: bold; }
-    RerunForm .label { color: $text-muted; }
-    RerunForm #rerun-fields { height: auto; max-height: 15; }
-    RerunForm .field { height: 1; margin: 0; }
-    RerunForm .field Static { width: 30; color: $text-muted; }
-    RerunForm Input { border: none; padding: 0; height: 1; width: 1fr; background: $background; }
-    RerunForm Input:focus { background: $panel; }
-    RerunForm #rerun-fault { color: $error; height: auto; display: none; }
-    RerunForm #rerun-buttons { height: auto; margin-top: 1; align-horizontal: right; }
-    RerunForm Button { margin-left: 2; min-width: 12; }
-    RerunForm Button:focus { text-style: bold reverse; }
+    RerunForm .form-box { width: 78; max-height: 95%; }
+    RerunForm #rerun-fields { height: auto; max-height: 15; overflow-y: auto; }
+    RerunForm .field Static { width: 30; }
+    RerunForm.-narrow #rerun-fields, RerunForm.-low #rerun-fields { max-height: 100; overflow-y: hidden; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(ESCAPE, "leave", show=False),
-        Binding("down", "app.focus_next", show=False),
-        Binding("up", "app.focus_previous", show=False),
-    ]
     AUTO_FOCUS = "#rerun-name"
 
     def __init__(self, plain: pb.LaunchJobRequest, before: pb.LaunchJobRequest) -> None:
@@ -110,18 +94,18 @@ class RerunForm(ModalScreen[Rerun | None]):
 
     def compose(self) -> ComposeResult:
         texts = texts_of(self._plain.name, self._before)
-        with Vertical(id="rerun"):
-            yield Static(f"Run {one_line(self._plain.rerun.job_id)} again", id="rerun-title", markup=False)
+        with Vertical(classes="form-box"):
+            yield Static(f"Run {one_line(self._plain.rerun.job_id)} again", classes="form-title", markup=False)
             names = ", ".join(sorted(self._before.environment.env_vars))
             said = f"with its variables {names}" if names else "it has no variables"
             yield Static(one_line(said), classes="label", markup=False)
-            with VerticalScroll(id="rerun-fields", can_focus=False):
+            with Vertical(id="rerun-fields"):
                 for field in FIELDS:
                     with Horizontal(classes="field"):
                         yield Static(f"{field.label}:", markup=False)
                         yield LineInput(texts[field.id], id=f"rerun-{field.id}", compact=True)
-            yield Static("", id="rerun-fault", markup=False)
-            with Horizontal(id="rerun-buttons"):
+            yield Static("", id="rerun-fault", classes="form-fault", markup=False)
+            with Horizontal(classes="form-buttons"):
                 yield Button("Back (Esc)", id="rerun-back", compact=True)
                 yield Button("See what it does", id="rerun-go", variant="primary", compact=True)
 
@@ -148,6 +132,5 @@ class RerunForm(ModalScreen[Rerun | None]):
         self.dismiss(wanted)
 
     @on(Button.Pressed, "#rerun-back")
-    def action_leave(self) -> None:
-        """Nothing is submitted."""
-        self.dismiss(None)
+    def _back(self) -> None:
+        self.action_leave()

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from textual import on
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
 from iris_core.model.bands import band_label
 from iris_core.model.errors import ModelError
 from iris_core.model.quantities import format_cpu, format_size
 from iris_core.model.text import one_line
-from iris_tui.keymap import ESCAPE
 from iris_tui.widgets.line_input import LineInput
+from screens.form_screen import FormScreen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -100,31 +98,15 @@ def _present(found: Explanation | None, field: _Field) -> str:
     return f"now {one_line(now)}" if now else f"as {field.example}"
 
 
-class WhatIfForm(ModalScreen["list[str] | None"]):
+class WhatIfForm(FormScreen["list[str] | None"]):
     """Dismissed with the words of the options, [] for none, None if nothing is to change.
 
     `check` is given the words and raises ModelError for what is wrong.
     """
 
     DEFAULT_CSS = """
-    WhatIfForm { align: center middle; }
-    WhatIfForm #what-if { width: 70; max-width: 96%; height: auto; max-height: 100%; overflow-y: auto; background: $surface; border: tall $primary; padding: 0 1; }
-    WhatIfForm #what-if-title { text-style: bold; }
-    WhatIfForm .field { height: 1; }
-    WhatIfForm .field Static { width: 18; color: $text-muted; }
-    WhatIfForm Input { border: none; padding: 0; height: 1; width: 1fr; background: $background; }
-    WhatIfForm Input:focus { background: $panel; }
-    WhatIfForm #what-if-fault { color: $error; height: auto; display: none; }
-    WhatIfForm #what-if-hint { color: $text-muted; }
-    WhatIfForm #what-if-buttons { height: auto; margin-top: 1; align-horizontal: right; }
-    WhatIfForm Button { margin-left: 2; min-width: 12; }
-    WhatIfForm Button:focus { text-style: bold reverse; }
+    WhatIfForm .form-box { width: 70; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(ESCAPE, "leave", show=False),
-        Binding("down", "app.focus_next", show=False),
-        Binding("up", "app.focus_previous", show=False),
-    ]
     AUTO_FOCUS = "Input"
 
     def __init__(
@@ -137,8 +119,8 @@ class WhatIfForm(ModalScreen["list[str] | None"]):
         self._check = check
 
     def compose(self) -> ComposeResult:
-        with Vertical(id="what-if"):
-            yield Static(f"What if {one_line(self._subject)} asked for …", id="what-if-title", markup=False)
+        with Vertical(classes="form-box"):
+            yield Static(f"What if {one_line(self._subject)} asked for …", classes="form-title", markup=False)
             for field in FIELDS:
                 with Horizontal(classes="field"):
                     yield Static(field.label, markup=False)
@@ -148,9 +130,9 @@ class WhatIfForm(ModalScreen["list[str] | None"]):
                         id=f"what-if-{field.option}",
                         compact=True,
                     )
-            yield Static("", id="what-if-fault", markup=False)
-            yield Static("Empty stays as it is. Nothing is submitted or changed.", id="what-if-hint", markup=False)
-            with Horizontal(id="what-if-buttons"):
+            yield Static("", id="what-if-fault", classes="form-fault", markup=False)
+            yield Static("Empty stays as it is. Nothing is submitted or changed.", classes="label", markup=False)
+            with Horizontal(classes="form-buttons"):
                 yield Button("Back (Esc)", id="what-if-back", compact=True)
                 yield Button("Count again (Enter)", id="what-if-go", variant="primary", compact=True)
 
@@ -173,6 +155,5 @@ class WhatIfForm(ModalScreen["list[str] | None"]):
         self.dismiss(words)
 
     @on(Button.Pressed, "#what-if-back")
-    def action_leave(self) -> None:
-        """Nothing is asked."""
-        self.dismiss(None)
+    def _back(self) -> None:
+        self.action_leave()
