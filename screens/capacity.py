@@ -104,7 +104,7 @@ class CapacityScreen(TreeRows):
         )
 
     def partial_words(self) -> str:
-        return "groups that never grew or failed are not in a checkpoint" if self.session.offline else ""
+        return "only groups that grew or failed" if self.session.offline else ""
 
     def count_words(self) -> str:
         kinds = {"slice": 0, "machine": 0}
