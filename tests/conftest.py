@@ -11,13 +11,15 @@ import os
 import re
 import shutil
 import signal
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 REQUIRE_SERVICES = os.environ.get("IRIS_REQUIRE_SERVICES") == "1"
 SOAK = os.environ.get("IRIS_SOAK") == "1"
@@ -152,3 +154,11 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     if isinstance(val, (str, bytes)) and len(val) > 200:
         return f"{val[:20]!a}-and-{len(val) - 20}-more"
     return None
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """A folder whose syncs cost nothing, where there is such a place."""
+    shared = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
+        yield Path(folder)

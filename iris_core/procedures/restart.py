@@ -32,6 +32,7 @@ from iris_core.procedures.events import (
 from iris_core.procedures.moves import Moves
 from iris_core.procedures.nested import Inner, Parts, flat
 from iris_core.procedures.record import Phase
+from iris_core.procedures.seen_through import seen_through
 from iris_core.procedures.source_tree import as_value
 from iris_core.procedures.target import HEALTH_S, Lost, Saved, Target, hangs
 from iris_core.procedures.way_back import So, way_back
@@ -41,11 +42,15 @@ __all__ = ["GATE", "HEALTH_S", "Lost", "Saved", "Target", "restart"]
 GATE: Final = "restart"
 SHOWN_BAD: Final = 3
 """Checkpoints that cannot be used, of which the question says why."""
+_THROUGH: Final = frozenset(
+    {"still-runs", "schema", "request", "halt", "back", "back-health", "committed-itself", "restore", "unlock"}
+)
+"""What an end that is asked for does not keep from being done: the way back, whatever it was gone for, and the lock."""
 
 
 def restart(target: Target, *, skip_checkpoint: bool = False, checkpoint_timeout_s: float = 300.0) -> Procedure:
     """The procedure. `skip_checkpoint` takes none: to go back with, there is the newest whole one that was taken before."""
-    return flat(_restart(target, skip_checkpoint, checkpoint_timeout_s))
+    return seen_through(flat(_restart(target, skip_checkpoint, checkpoint_timeout_s)), _THROUGH)
 
 
 async def _restart(target: Target, skip_checkpoint: bool, timeout_s: float) -> Parts:

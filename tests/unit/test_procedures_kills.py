@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,14 +28,6 @@ CASES: dict[str, dict[str, Any]] = {
     "by hand, from probation": {"migrates": True, "back": True, "pending": True},
     "by hand, not taken": {"migrates": True, "back": True, "refused": "request"},
 }
-
-
-@pytest.fixture
-def memory() -> Iterator[Path]:
-    """A folder whose syncs cost nothing, where there is such a place."""
-    shared = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
-        yield Path(folder)
 
 
 def made(folder: Path, case: dict[str, Any]) -> World:

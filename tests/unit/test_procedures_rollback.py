@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -260,14 +258,6 @@ async def test_a_controller_that_was_started_again_while_the_question_stood_is_l
     assert outcome.status is Status.FAILED and outcome.next.startswith("look again: ")
     assert outcome.state == "nothing was changed: the controller of lab was started again since the question"
     assert not world.host.effects and world.record == before and world.free
-
-
-@pytest.fixture
-def memory() -> Iterator[Path]:
-    """A folder whose syncs cost nothing, where there is such a place."""
-    shared = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
-        yield Path(folder)
 
 
 def fresh(folder: Path) -> Path:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -212,14 +210,6 @@ async def test_a_request_that_changed_while_the_question_stood_is_left_alone(tmp
     outcome = await world.withdraw()
     assert outcome.status is Status.FAILED and "was changed since it was looked at" in outcome.state
     assert world.record == changed and not world.host.effects and world.free
-
-
-@pytest.fixture
-def memory() -> Iterator[Path]:
-    """A folder whose syncs cost nothing, where there is such a place."""
-    shared = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
-        yield Path(folder)
 
 
 @pytest.mark.parametrize("keep", [False, True])
