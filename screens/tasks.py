@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 MOST_LOOKED_INTO: Final = 200
 """Ended jobs that are looked into by itself while nothing matches a filter."""
+UNREAD: Final = ", older ones not read"
 COLUMNS = ("exit", "attempt", "age", "time", "failures", "preemptions", "memory", "worker")
 
 
@@ -99,12 +100,23 @@ class TasksScreen(ListScreen, TargetActions):
         return f"no more than {MOST_OLDER:,} older tasks are kept" if older.full else ""
 
     def count_words(self) -> str:
-        feed, counts = self.feed, self.store.counts()
-        older = f" ({feed.older.rows:,} older)" if feed.older.rows else ""
-        if feed.narrowed and self.store.answered:
-            least = "at least " if self._behind else ""
-            return f"{least}{counts.matched:,} of {counted(feed.total + feed.older.rows, 'task')}{older}"
-        return super().count_words() + older
+        """As everywhere; of older ones those that were read, and that there may be more of them. With a filter they are counted
+        apart: those alone that match are read."""
+        counts, older = self.store.counts(), self.feed.older
+        if not self.store.answered:
+            return super().count_words()
+        so_far = "" if older.complete else " so far"
+        # What keeps them from being read is said beside it.
+        unread = UNREAD if so_far and not self.partial_words() else ""
+        if self.filter is None and not self.feed.narrowed:
+            read = f" ({older.rows:,} older{so_far})" if older.rows else unread
+            return super().count_words() + read
+        live = self.feed.total if self.feed.narrowed else counts.total - older.rows
+        least = "at least " if self._behind else ""
+        found = f"{least}{max(counts.matched - older.rows, 0):,} of {counted(live, 'task')}"
+        if not older.rows:
+            return found + (unread if so_far else ", no older one")
+        return f"{found}, {older.rows:,} older{so_far}"
 
     def detail_runs(self, row: Row[Any]) -> list[Run]:
         task = row.value

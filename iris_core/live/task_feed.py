@@ -70,6 +70,11 @@ class Older:
         """Whether as many are kept as may be."""
         return self.rows >= MOST_OLDER
 
+    @property
+    def complete(self) -> bool:
+        """Whether there are no more than those that were read."""
+        return self.exhausted and not (self.error or self.left_out)
+
 
 def rows_of(tasks: Iterable[TaskStatus], section: int = LIVE) -> list[Row[TaskStatus]]:
     """The rows of tasks: the newest job first, its tasks by index."""

@@ -260,6 +260,26 @@ async def test_capacity_counts_what_is_there_and_invents_no_number(tmp_path: Pat
         await rig.until(lambda: "every worker is taken as healthy" in rig.text())
 
 
+async def test_tasks_are_not_said_to_be_all_before_the_older_ones_were_read(tmp_path: Path) -> None:
+    state = make_state(tmp_path / "state", jobs=3)
+    add_machines(state)
+    checkpoint(state, open_store(f"file://{tmp_path}/remote"), T0 + HOUR_MS)
+    async with console(offline_session(str(tmp_path / "remote"))) as rig:
+        await rig.until_rows(4)
+        rig.app.go("tasks", "")
+        await rig.until(lambda: "1 task, older ones not read" in rig.text())
+        await rig.pilot.press("end")
+        await rig.until(lambda: "4 tasks (3 older)" in rig.text())
+        screen = rig.app.console_screen
+        assert isinstance(screen, ListScreen)
+        screen.set_filter("state:succeeded")
+        await rig.until(lambda: "0 of 1 task, 3 older" in rig.text())
+        screen.set_filter("state:pending")
+        await rig.until(lambda: "1 of 1 task, older ones not read" in rig.text())
+        await rig.pilot.press("end")
+        await rig.until(lambda: "1 of 1 task, no older one" in rig.text())
+
+
 async def test_capacity_of_a_checkpoint_without_machines_says_what_it_cannot_know(saved: Path) -> None:
     async with console(offline_session(str(saved))) as rig:
         await rig.until_rows(5)

@@ -132,15 +132,18 @@ async def test_older_tasks_follow_the_live_ones_and_say_so() -> None:
         old = task(
             "/old/run-001", 0, "FAILED", now_ms=rig.clock.now_ms(), started_min=2999, finished_min=2990, exit_code=3
         )
+        await rig.until(lambda: "17 tasks, older ones not read" in rig.text())
         rig.client.rows["tasks"].pop("/dan/oom/0")
         rig.client.tasks[old.task_id] = old  # the stream never names it: only ListTasks does
         await rig.keys("end")
         await rig.until(lambda: "/old/run-001/0" in screen.store.order)
         assert screen.store.order[-1] == "/old/run-001/0"
-        assert "older)" in rig.text()
+        await rig.until(lambda: "18 tasks (1 older so far)" in rig.text() or "18 tasks (1 older)" in rig.text())
         assert screen.table.move_to("/old/run-001/0")
         await rig.until(lambda: "older:" in screen.detail.text)
-        await rig.until(lambda: screen.feed.older.exhausted)
+        for _ in range(2):
+            await rig.keys("up", "end")
+        await rig.until(lambda: screen.feed.older.exhausted and "18 tasks (1 older)" in rig.text())
 
 
 async def test_a_failure_that_was_just_seen_does_not_vanish_with_its_job() -> None:
@@ -177,6 +180,7 @@ async def test_a_filter_that_matches_nothing_live_is_looked_for_among_ended_jobs
         rig.client.tasks[old.task_id] = old
         await rig.keys("slash", *"job=/old/run-001", "enter")
         await rig.until(lambda: screen.store.order == ["/old/run-001/0"])
+        await rig.until(lambda: "0 of 17 tasks, 1 older" in rig.text())
         assert rig.client.called("ListJobs")[-1].filter == "job=/old/run-001", "no other jobs are looked into"
         await rig.keys("slash", "ctrl+u", *"exit=77", "enter")
         await rig.until(
