@@ -27,12 +27,13 @@ R = TypeVar("R", bound="Message")
 
 
 class OfflineClient:
-    """One checkpoint, opened (`contracts.Client`). `url` is where it lies."""
+    """One checkpoint, opened (`contracts.Client`). `url` is where it lies, `moment_ms` what time it is in it."""
 
     def __init__(self, place: str, note: Callable[[str], None] = lambda _: None) -> None:
         """Unpacks and loads it. Raises UsageFailed, BadCheckpoint, IrisError; nothing is left behind then."""
         self._unpacked, self._state = opened(place, note=note)
         self.url = self._unpacked.label
+        self.moment_ms = self._state.moment_ms
         self._closed = False
         self._runner = asyncio.Runner()
         if self._unpacked.epoch_ms:

@@ -30,9 +30,18 @@ RECONNECT_FOR_S: Final = 60.0
 """How long a command that follows or waits puts up with a controller that does not answer."""
 
 
+_stands_at_ms = 0
+
+
+def stand_still(moment_ms: int) -> None:
+    """From now on it is that moment, which is what time it is in a checkpoint; 0 = time passes again."""
+    global _stands_at_ms
+    _stands_at_ms = moment_ms
+
+
 def now_ms() -> int:
     """The time that ages are counted to."""
-    return time.time_ns() // 1_000_000
+    return _stands_at_ms or time.time_ns() // 1_000_000
 
 
 def job_ended(state: int) -> bool:

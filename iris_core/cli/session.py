@@ -136,9 +136,12 @@ class Session:
             raise UsageFailed(f"a checkpoint does not change: {what}", hint="ask a running controller")
 
     def _offline(self) -> Client:
+        from iris_core.cli import reads
         from iris_core.cli.beside import load
 
-        opened: Client = load("iris_controller.offline").open_checkpoint(self.checkpoint, self.diagnostics.note)
+        opened = load("iris_controller.offline").open_checkpoint(self.checkpoint, self.diagnostics.note)
+        self.at_close(lambda: reads.stand_still(0))
+        reads.stand_still(opened.moment_ms)
         return _Traced(opened, self.diagnostics) if self.diagnostics.verbose else opened
 
     def selector(self) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from iris_controller.checkpoint.listing import listed, root_of
 from iris_controller.checkpoint.opening import unpacked
+from iris_core.cli import reads
 from iris_core.cli.main import run
 from iris_core.wire.gen.iris.v1 import controller_pb2
 from providers.objects import open_store
@@ -54,6 +56,17 @@ def test_a_name_is_what_the_option_takes(remote: Path) -> None:
     assert code == 0
     code, jobs, err = iris("--checkpoint", out.splitlines()[0], "job", "list", "-o", "name")
     assert (code, len(jobs.splitlines())) == (0, 3), err
+
+
+def test_ages_are_those_of_the_moment_at_which_it_was_taken(tmp_path: Path) -> None:
+    state = make_state(tmp_path / "state", jobs=0)
+    add_machines(state)
+    made = checkpoint(state, open_store(f"file://{tmp_path}/remote"), T0 + 5 * 86_400_000)
+    place = f"{tmp_path}/remote/controller-state/{made.epoch_ms}"
+    code, out, err = iris("--checkpoint", place, "cluster", "vm", "status")
+    assert code == 0 and "made 5d ago" in out, (out, err)
+    before = time.time_ns() // 1_000_000
+    assert reads.now_ms() >= before, "time passes again behind it"
 
 
 def test_what_is_unpacked_is_said(remote: Path) -> None:
