@@ -137,6 +137,6 @@ def test_the_tasks_of_a_job_that_ends_stay_as_history(cluster: LocalCluster) -> 
         await hand.until(lambda: hand.screen.store.order == [f"{job}/0"])
         done = await asyncio.to_thread(cluster.cli, "job", "cancel", job)
         assert done.code == 0
-        await hand.until(lambda: "(1 older)" in hand.text() and "killed" in hand.text())
+        await hand.until(lambda: "1 older" in hand.text() and "killed" in hand.text())
 
     drive(cluster, work)
