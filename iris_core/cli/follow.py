@@ -38,6 +38,8 @@ FIRST_WAIT_MS: Final = 50
 LONGEST_WAIT_MS: Final = 1_000
 ROUND_S: Final = 0.05
 """No faster than this, however much is written."""
+HELD_S: Final = 2.0
+"""How long lines are waited for that the log store has found and holds for their place between others."""
 ROUND_LINES: Final = 2_000
 """Lines of one answer: as many as still travel as JSON."""
 ORDER_S: Final = 0.5
@@ -169,12 +171,17 @@ class Follower:
     def _show_own_rest(self, answer: FetchLogsResponse | None) -> None:
         """What is left of its own lines, once the name is another's."""
         last, before = answer.last_seq if answer is not None else 0, -1
+        until = self._clock() + HELD_S
         while answer is not None:
             self._take(answer, self._others(answer))
             self._show()
-            is_over = answer.cursor >= last or answer.cursor <= before
+            stands = answer.cursor <= before
+            if answer.cursor >= last or (stands and self._clock() >= until):
+                break
+            if stands:
+                self._sleep(0.1)
             before = answer.cursor
-            answer = None if is_over else self._fetch(0)
+            answer = self._fetch(0)
         self._show_held()
 
     def _is_past(self, answer: FetchLogsResponse | None) -> bool:
@@ -216,6 +223,9 @@ class Follower:
             missing = self._patience.ask(self._subject.written)
         except Replaced as replaced:
             self._later, missing = replaced.later, {}
+            self._diagnostics.note(
+                f"{self._subject.id} has ended, and another job has its name: lines that arrive from now on are not shown"
+            )
         marks: dict[str, int] = {}
         # Until the first answer nobody knows what the store has.
         is_behind = True

@@ -93,16 +93,18 @@ class ContextReader:
         request.cursor, request.max_lines, request.tail, request.wait_ms = cursor, 1, False, wait_ms
         request.producers.extend(producers)
         probe = self._silence.ask(lambda: self._logs.fetch(request))
-        answer = self._page(max_lines)
+        answer = self._fresh(max_lines)
         if answer.state.full and not answer.state.held and not answer.lines:
             # Whoever follows has no end: the lines behind it are those of the next view.
             self.close()
             self._base.max_lines = 0
-            answer = self._page(max_lines)
+            answer = self._fresh(max_lines)
         why = added(self._told, _reasons(answer.state))
         self._told = _reasons(answer.state)
         # Lines that are held were not given: nobody has read so far as long as there are some.
-        cursor = min(answer.state.scanned_to, probe.last_seq - 1) if answer.state.held else answer.state.scanned_to
+        cursor = (
+            min(answer.state.scanned_to, max(probe.last_seq, 1) - 1) if answer.state.held else answer.state.scanned_to
+        )
         is_cut = cursor < probe.last_seq
         return FetchLogsResponse(
             entries=[line.line for line in answer.lines],
@@ -118,6 +120,13 @@ class ContextReader:
         """The line, with what is known of its place."""
         line.is_context, line.breaks = self.marks.pop(line.seq, (False, False))
         return line
+
+    def _fresh(self, count: int) -> ReadLinesResponse:
+        """The next page that has a line which the views before did not have; without one only at the end of the view."""
+        while True:
+            answer = self._page(count)
+            if answer.lines or self._at >= answer.state.lines:
+                return answer
 
     def _page(self, count: int = PAGE_LINES) -> ReadLinesResponse:
         for _ in range(3):

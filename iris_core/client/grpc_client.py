@@ -86,7 +86,7 @@ def translate(error: Any, endpoint: Endpoint, timeout_s: float | None) -> IrisEr
         if status == "DEADLINE_EXCEEDED":
             return Timeout(f"{endpoint.url} did not answer within {timeout_s or 0:g} s")
         if status == "UNAVAILABLE":
-            if "failed parsing http/2" in message.lower():
+            if any(words in message.lower() for words in ("failed parsing http/2", "missing selected alpn")):
                 return NoHttp2(f"cannot connect to {endpoint.url}: what listens there does not speak HTTP/2")
             # gRPC says so when it never had a connection; another message may mean that it broke on the way.
             kind = NotReached if "failed to connect" in message or "resolv" in message.lower() else ConnectFailed

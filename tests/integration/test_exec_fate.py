@@ -114,7 +114,7 @@ def test_ctrl_c_ends_the_command_with_its_children_and_says_so(
 ) -> None:
     ran = tmp_path / "ran"
     process = started(environment, ran, "--transport", transport)
-    assert len(living(session_of(ran))) == 2
+    until(lambda: len(living(session_of(ran))) == 2)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=90)
     assert (process.returncode, out, err) == (130, "", f"interrupted: the command was ended in {TASK}\n")

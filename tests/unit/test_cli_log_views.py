@@ -15,6 +15,7 @@ from iris_controller.finelog.reader import Scan
 from iris_controller.finelog.store import Store
 from iris_controller.finelog.view_service import ViewService
 from iris_controller.finelog.waiters import Waiters
+from iris_core.cli import follow
 from iris_core.wire.gen.iris.v1 import logs_pb2
 from tests.unit.cli_world import T0, World
 from tests.unit.finelog_world import batch, put
@@ -140,6 +141,46 @@ def test_whoever_follows_reads_on_behind_a_view_that_is_full(
         assert numbers == list(range(max(hits[0] - 1, 0), 59))
     assert "may be missing" not in done.err and "no more of its lines" not in done.err
     assert ("asked for" in done.err) == (words == "--max-lines 2"), done.err
+
+
+def test_a_view_that_begins_with_lines_that_were_shown_is_read_to_its_end(
+    world: World, behind: Behind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The context before its first hits can be more than a page."""
+    monkeypatch.setattr(views, "MAX_CONTEXT_HITS", 20)
+    monkeypatch.setattr(follow, "ROUND_LINES", 4)
+    for task in range(2):
+        texts = [f"hit {number}" for number in range(100)]
+        behind.put(
+            batch(
+                texts,
+                key=f"/u/j/{task}:0",
+                producer=f"p{task}",
+                at_ms=T0 + task,
+                incarnation=T0,
+                attempt_uid=f"a{task}",
+            )
+        )
+    writing(world, behind)
+    done = world.cli("job", "logs", "/u/j", "--substring", "hit", "-C", "5", "--no-tail", "-f")
+    assert (done.code, done.out.count("hit ")) == (0, 200), done.err
+
+
+def test_a_store_that_gets_its_first_lines_meanwhile_is_followed(world: World, behind: Behind) -> None:
+    """The question for what is there was answered with nothing, the one for the lines finds some that are held."""
+    first = [True]
+
+    def before(call: Call) -> None:
+        if call.method.endswith("ReadLines") and world.client.called("FetchLogs") and first:
+            first.clear()
+            behind.put(lines(0, 6))
+        elif call.method.endswith("GetJobStatus") and not first:
+            world.job("/u/j", "succeeded")
+            world.task("/u/j/0", "succeeded", log_lines=0)
+
+    world.client.before = before
+    done = world.cli("job", "logs", "/u/j", "--substring", "hit", "-C", "1", "-f")
+    assert done.code == 0 and done.out.count("| hit") == 2, done.err
 
 
 def test_what_is_lost_while_a_log_is_followed_with_context_is_said_once(world: World, behind: Behind) -> None:
