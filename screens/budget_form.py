@@ -88,13 +88,11 @@ class BudgetForm(FormScreen["tuple[int, int] | None"]):
 
     @on(Button.Pressed, "#budget-go")
     def _take(self) -> None:
-        fault = self.query_one("#budget-fault", Static)
         try:
             limit = parse_limit(self.query_one("#budget-limit", Input).value)
             band = parse_band(self.query_one("#budget-band", Input).value).value
         except ModelError as error:
-            fault.update(str(error))
-            fault.display = True
+            self.refuse(str(error))
             return
         self.dismiss((limit, band))
 

@@ -11,6 +11,7 @@ from typing import ClassVar, Generic, TypeVar
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widget import Widget
+from textual.widgets import Static
 
 from iris_tui.keymap import ESCAPE
 
@@ -62,6 +63,13 @@ class FormScreen(ModalScreen[R], Generic[R]):
         if widget is not None:
             field = widget.parent
             (field if isinstance(field, Widget) and field.has_class("field") else widget).scroll_visible(animate=False)
+
+    def refuse(self, words: str) -> None:
+        """Say what is wrong with what was given, where it can be seen."""
+        fault = self.query_one(".form-fault", Static)
+        fault.update(words)
+        fault.display = True
+        self.call_after_refresh(fault.scroll_visible, animate=False)
 
     def action_leave(self) -> None:
         """Nothing comes of it."""

@@ -123,11 +123,9 @@ class RerunForm(FormScreen[Rerun | None]):
         try:
             wanted = request_of(self._plain, self._before, texts)
         except ModelError as error:
-            fault = self.query_one("#rerun-fault", Static)
-            fault.update(f"{error.message}{'; ' + error.hint if error.hint else ''}")
-            fault.display = True
             if error.field in texts:
                 self.query_one(f"#rerun-{error.field}", Input).focus()
+            self.refuse(f"{error.message}{'; ' + error.hint if error.hint else ''}")
             return
         self.dismiss(wanted)
 

@@ -148,9 +148,7 @@ class WhatIfForm(FormScreen["list[str] | None"]):
             words = words_of(values)
             self._check(words)
         except ModelError as error:
-            fault = self.query_one("#what-if-fault", Static)
-            fault.update(str(error))
-            fault.display = True
+            self.refuse(str(error))
             return
         self.dismiss(words)
 

@@ -88,6 +88,7 @@ async def _db_rollback(target: Target, state_dir: str, checkpoint: str, id_: str
             f"the database of now is kept beside it, as db.aside.{id_}",
             f"if {release[:12]} does not become healthy on the checkpoint, it is put back and started again",
             f"afterwards: {taken_back}",
+            *([f"the gentler way: {target.controller('restart --rollback')}"] if before["healthy"] else []),
         ),
         command=target.command,
         evidence={"release": release, "checkpoint": saved["path"]},
@@ -274,6 +275,7 @@ def _effects(target: Target, before: dict[str, Any], saved: dict[str, Any], show
     else:
         lines.append(f"jobs and state that came after it are lost; how much that is cannot be said: {shown['unknown']}")
     if before["healthy"]:
-        lines.append(f"it answers /health now: {target.controller('restart --rollback')} is the gentler way")
+        # Without a selector: what is approved is the same however the cluster is named when it is gone on with.
+        lines.append("it answers /health now: cluster controller restart --rollback is the gentler way")
     lines.append(f"release {before['release']} is started again on it; workers and their tasks go on until then")
     return tuple(lines)

@@ -105,7 +105,7 @@ def of_controller(target: Target) -> tuple[Check, ...]:
         return f"{found.image[:12]} is {found.phase}, and runs"
 
     def free() -> str:
-        lock.require_free(target.store, target.now_ms(), target.holder.procedure)
+        lock.require_free(target.store, target.now_ms(), target.holder.procedure, target.program)
         return "nobody holds it"
 
     def serves() -> str:

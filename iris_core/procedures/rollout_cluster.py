@@ -156,17 +156,25 @@ class Cluster:
                     failure = raised
         finally:
             site.downtime.stop()
+        stopped: Cancelled | None = None
         for mutation in inner.kept[-1:]:
             # The restart's own, kept back: its lock is given back now that nobody may ship into the watch any more.
+            given = replace(mutation, held=False)
             try:
-                yield replace(mutation, held=False)
+                try:
+                    yield given
+                except Cancelled as raised:
+                    stopped = raised
+                    yield replace(given, id=f"{given.id}-through", title=f"{given.title}, seen to its end first")
             except StepFailed as raised:
-                taken.notes.append(f"{site.name}: {lock.kept(raised.message)}")
+                taken.notes.append(f"{site.name}: {lock.kept(raised.message, site.target(self._tree).program)}")
         if failure is not None:
             status = Status.CANCELLED if isinstance(failure, Cancelled) else Status.FAILED
             words = f"{site.name} runs {self._tree.id[:12]}, and nobody has watched it to the end: {failure.message}"
             state = taken.outcome.state if taken.outcome is not None else words
             taken.outcome = Outcome(status=status, state=state, next="look at it: rollout report")
+        if stopped is not None and taken.outcome is None:
+            raise stopped
 
     # --- after the restart -------------------------------------------------------------------------------------------
 

@@ -136,7 +136,7 @@ def facts(records: Sequence[Record], name: str) -> ClusterFacts:
             found.checkpoint = str(record["value"])
         elif kind == "done" and part == "commit":
             found.shipped = True
-        elif kind == "done" and part == "unlock":
+        elif kind == "done" and part in ("unlock", "unlock-through"):
             found.unlocked = True
         elif kind == "gathered":
             _gathered(found, part, record, stop_ms)
@@ -211,7 +211,7 @@ def held_locks(records: Sequence[Record]) -> list[str]:
     held: list[str] = []
     for record in records:
         name, _, part = str(record.get("event", "")).partition("/")
-        if record["type"] == "done" and part.endswith("unlock") and name in held:
+        if record["type"] == "done" and part.endswith(("unlock", "unlock-through")) and name in held:
             held.remove(name)
         elif record["type"] == "intent" and part.endswith("lock") and not part.endswith("unlock") and name not in held:
             held.append(name)

@@ -69,6 +69,11 @@ async def _withdraw(target: Target, state_dir: str, to: str, keep: bool) -> Proc
         name=target.name,
         effects=_effects(target, before, keep),
         undo=(
+            *(
+                [f"to go on with that rollback instead: {target.controller('stop')}, then {target.controller('start')}"]
+                if before["usable"]
+                else []
+            ),
             f"with {before['checkpoint'] or 'a checkpoint'} the rollback cannot be asked for again",
             f"to put another checkpoint in the place of the database afterwards: {target.program} runbook db-rollback",
         ),
@@ -125,9 +130,8 @@ def _effects(target: Target, before: dict[str, Any], keep: bool) -> tuple[str, .
         f"the record asks for a rollback to {asked} with {before['checkpoint'] or 'no checkpoint'}: {before['why']}"
     ]
     if before["usable"]:
-        lines.append(
-            f"that rollback can be done: {target.controller('stop')}, then {target.controller('start')}, goes on with it"
-        )
+        # Without a selector: what is approved is the same however the cluster is named when it is gone on with.
+        lines.append("that rollback can be done: cluster controller stop, then start, goes on with it")
     if keep:
         lines.append(f"release {release} runs on the database as it is; one that it does not know it refuses")
     else:

@@ -91,17 +91,19 @@ class Work:
         """Raises IrisError: another procedure is at work, the controller is between two releases, or a worker that was named is not there."""
 
         async def gather(report: Report) -> dict[str, Any]:
-            await to_thread(lock.require_free, self._t.store, self._t.now_ms(), self._t.holder.procedure)
+            await to_thread(
+                lock.require_free, self._t.store, self._t.now_ms(), self._t.holder.procedure, self._t.program
+            )
             standing = (await to_thread(record.read, self._t.store)).record
             if standing is not None and standing.phase in (Phase.PENDING, Phase.ROLLBACK_REQUESTED):
                 raise IrisError(
                     f"the deployment of {standing.image[:12]} is {standing.phase}: its workers wait for what becomes of it",
-                    hint="see it through first: cluster controller status",
+                    hint=f"see it through first: {self._t.controller('status')}",
                 )
             status = await to_thread(self._t.host.status)
             if not status.running:
                 raise IrisError(
-                    f"no controller of {self._t.name} runs: {status.detail}", hint="cluster controller start"
+                    f"no controller of {self._t.name} runs: {status.detail}", hint=self._t.controller("start")
                 )
             release = str((await to_thread(self._f.running))["release"])
             here = await to_thread(self._f.here)
@@ -112,7 +114,7 @@ class Work:
             if missing and not again:
                 raise IrisError(
                     f"{', '.join(missing)}: no such worker lives where the controller of {self._t.name} runs",
-                    hint="cluster status lists the workers; only those that the controller started can be restarted",
+                    hint=f"{self._t.program} cluster status lists the workers; only those that the controller started can be restarted",
                 )
             known = {str(row["worker_id"]): row for row in await to_thread(self._f.workers)}
             placed = await to_thread(self._f.attempts)

@@ -108,7 +108,7 @@ async def worker_restart(target: Target, fleet: Fleet, wishes: Wishes, clock: Cl
     try:
         yield moves.unlock()
     except StepFailed as error:
-        details.append(lock.kept(error.message))
+        details.append(lock.kept(error.message, target.program))
     yield so.outcome(target.name, release, failure, tuple(details))
 
 

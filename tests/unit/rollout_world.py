@@ -29,7 +29,10 @@ from providers.fake.objects import FakeStore
 from tests.unit.procedures_world import DyingJournal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from iris_core.procedures.approvals import Approver
+    from iris_core.procedures.journal import Record
 
 OLD, NEW = "1" * 40, "2" * 40
 BEFORE = RolloutRecord(Phase.COMMITTED, OLD, "0" * 40, "gs://fake/root/controller-state/1", 5)
@@ -226,11 +229,11 @@ class RolloutWorld:
 
     async def run(
         self, operator: Approver | None = None, *, account: str = "ada", die_at: int = -1, after: bool = False,
-        engine: list[Engine] | None = None, procedure: str = PROCEDURE,
+        engine: list[Engine] | None = None, procedure: str = PROCEDURE, watch: Callable[[Record], None] = lambda _: None,
     ) -> Outcome:  # fmt: skip
         path = self.folder / f"{procedure}.jsonl"
         dying = DyingJournal(Journal.open(path) if path.exists() else Journal.create(path), die_at=die_at, after=after)
-        made = Engine(dying, operator or Operator(), self.clock, account=account)  # type: ignore[arg-type]
+        made = Engine(dying, operator or Operator(), self.clock, account=account, watch=watch)  # type: ignore[arg-type]
         if engine is not None:
             engine.append(made)
         try:

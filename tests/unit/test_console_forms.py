@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.widgets import Button, Input, Static
 
+from iris_core.model.errors import ModelError
 from iris_core.wire.gen.iris.v1 import budgets_pb2
 from screens.budget_form import BudgetForm
 from screens.rerun import RerunForm
@@ -16,6 +17,8 @@ from tests.unit.test_console_app import console
 from tests.unit.test_console_rerun import BEFORE, PLAIN
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual.widget import Widget
 
 pytestmark = pytest.mark.asyncio
@@ -59,3 +62,26 @@ async def test_what_has_the_keys_is_seen_with_its_label(name: str, size: tuple[i
                     assert str(widget.label) in rig.screen_text()
                 if widget is not order[-1]:
                     await rig.keys(key)
+
+
+def refused(words: Sequence[str]) -> None:
+    raise ModelError(f"there is no such thing as {words[-1]}, wherever one looks for it")
+
+
+@pytest.mark.parametrize("size", [(40, 20), (59, 20), (80, 24)], ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize(("name", "field"), [("budget", "budget-limit"), ("what-if", "what-if-cpu")])
+async def test_what_a_form_refuses_is_said_in_sight(name: str, field: str, size: tuple[int, int]) -> None:
+    async with console(size=size) as rig:
+        form = FORMS[name]() if name == "budget" else WhatIfForm("/ada/train", None, [], refused)
+        rig.app.push_screen(form)
+        await rig.until(lambda: rig.app.screen is form and isinstance(rig.app.focused, Input))
+        form.query_one(f"#{field}", Input).value = "no such thing"
+        form._take()
+        fault = form.query_one(".form-fault", Static)
+        await rig.until(lambda: fault.display and str(fault.content))
+
+        def seen() -> bool:
+            place = form.find_widget(fault)
+            return bool(place.region) and place.visible_region == place.region
+
+        await rig.until(seen)

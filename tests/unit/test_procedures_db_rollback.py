@@ -97,6 +97,26 @@ def world(tmp_path: Path) -> Wedged:
     return Wedged(tmp_path)
 
 
+async def test_it_is_gone_on_with_however_the_cluster_is_named_then(memory: Path) -> None:
+    """`--cluster=lab` and the path of its file are one cluster, and one approval."""
+
+    def made(folder: Path) -> Wedged:
+        folder.mkdir()
+        world = Wedged(folder)
+        world.host.unhealthy.clear()
+        return world
+
+    world = made(memory / "whole")
+    assert (await world.go()).status is Status.DONE
+    assert any("restart --rollback" in line for line in world.asked[0]["effects"])
+    for number in range(2 * world.lines - 1):
+        world = made(memory / str(number))
+        with pytest.raises(Killed):
+            await world.go(die_at=number // 2, after=number % 2 == 1)
+        world.program = "iris-core --config=/srv/clusters/lab.yaml"
+        assert (await world.go()).status is Status.DONE and world.free, number
+
+
 async def test_it_says_what_is_lost_and_leaves_the_controller_on_the_checkpoint(world: Wedged) -> None:
     outcome = await world.go()
     assert (outcome.status, outcome.next) == (

@@ -390,6 +390,41 @@ async def test_aborting_gives_the_lock_back_and_says_where_everything_stands(tmp
     assert h1.free and world["h2"].untouched
 
 
+async def test_an_end_that_comes_with_the_lock_half_given_back_gives_it_back_and_says_what_was_done(
+    tmp_path: Path,
+) -> None:
+    """Wherever else it comes, too: no end leaves a lock behind, and none calls a cluster untouched that has the new release."""
+
+    def made(name: str) -> RolloutWorld:
+        (tmp_path / name).mkdir()
+        return RolloutWorld(tmp_path / name)
+
+    whole = made("whole")
+    assert (await whole.run()).status is Status.DONE
+    records = journals.read(whole.path)
+    events = dict.fromkeys(
+        (str(r["event"]), r["type"])
+        for r in records
+        if r["type"] in ("intent", "gathering", "gathered", "done") and str(r["event"]).startswith("h1/")
+    )
+    assert ("h1/unlock", "intent") in events
+    for number, (event, kind) in enumerate(events):
+        world, engines = made(str(number)), list[Engine]()
+
+        def end(record: dict[str, Any], event: str = event, kind: str = kind, engines: list[Engine] = engines) -> None:
+            if (record.get("event"), record["type"]) == (event, kind):
+                engines[0].cancel()
+
+        outcome = await world.run(engine=engines, watch=end)
+        assert world["h1"].free and world["h2"].free, (event, kind, outcome)
+        if world["h1"].host.release[:12] == NEW[:12]:
+            assert "h1 was left as before" not in outcome.state and "h1 was not changed" not in outcome.state, (
+                event,
+                kind,
+                outcome,
+            )
+
+
 async def test_the_checks_run_on_an_export_of_the_tree_and_a_failure_ends_it(tmp_path: Path) -> None:
     from iris_core.procedures.source_tree import freeze
     from tests.unit.test_procedures_source_tree import git

@@ -163,11 +163,31 @@ async def test_the_gate_says_when_the_rollback_can_be_done_or_has_been_done_befo
     assert (await world.withdraw(Answer(STOP))).status is Status.STOPPED
     said = " ".join(world.asked[0]["effects"])
     controller = f"{world.program} cluster controller"
-    assert f"that rollback can be done: {controller} stop, then {controller} start" in said
+    assert "that rollback can be done" in said
+    undo = " ".join(world.asked[0]["undo"])
+    assert f"to go on with that rollback instead: {controller} stop, then {controller} start" in undo
     assert "the checkpoint stands in the place of the database already" in said and "no job is lost" not in said
     world.host.on_offline = lambda words: "nothing of the kind"
     await world.withdraw(Answer(STOP), procedure="blind")
     assert "whether a boot has put the checkpoint there before cannot be said" in " ".join(world.asked[0]["effects"])
+
+
+async def test_it_is_gone_on_with_however_the_cluster_is_named_then(memory: Path) -> None:
+    """`--cluster=lab` and the path of its file are one cluster, and one approval."""
+    request = replace(REQUEST, rollback_checkpoint="")
+
+    def made(folder: Path) -> Stuck:
+        folder.mkdir()
+        return Stuck(folder, request, migrates=True)
+
+    world = made(memory / "whole")
+    assert (await world.withdraw()).status is Status.DONE and world.asked
+    for number in range(2 * world.lines - 1):
+        world = made(memory / str(number))
+        with pytest.raises(Killed):
+            await world.withdraw(die_at=number // 2, after=number % 2 == 1)
+        world.program = "iris-core --config=/srv/clusters/lab.yaml"
+        assert (await world.withdraw()).status is Status.DONE and world.free, number
 
 
 @pytest.mark.parametrize("answer", [Answer(STOP), Answer(APPROVE, typed="lap"), Answer(APPROVE, token="0" * 12)])
