@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 BODY_S = 60.0
 """How long a caller may take to send a body, in seconds."""
+AT_ONCE_S = 0.05
+"""From then on it is watched whether who waits for an answer is still there."""
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -190,13 +192,18 @@ class _Rpc:
             await _until_gone(receive)
 
         serving = asyncio.ensure_future(serve_json(self._router, scope["path"], body, headers, scope["iris.peer"]))
-        leaving = asyncio.create_task(gone(), name="watch for a disconnect")
+        leaving: asyncio.Task[None] | None = None
         try:
-            await asyncio.wait({serving, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            # Nearly all are answered by then, and none of these pays for the watching.
+            await asyncio.wait({serving}, timeout=AT_ONCE_S)
+            if not serving.done():
+                leaving = asyncio.create_task(gone(), name="watch for a disconnect")
+                await asyncio.wait({serving, leaving}, return_when=asyncio.FIRST_COMPLETED)
             return serving.result() if serving.done() else None
         finally:
-            leaving.cancel()
-            await asyncio.wait({leaving})
+            if leaving is not None:
+                leaving.cancel()
+                await asyncio.wait({leaving})
             if not serving.done():
                 serving.cancel()
                 await asyncio.wait({serving})

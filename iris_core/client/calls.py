@@ -2,7 +2,8 @@
 
 A mutation carries a `request_id` and the controller answers a repeat with the first answer (DESIGN §4), so a call
 whose fate is unknown may be sent again under the same id. A call without one is never repeated here: only its caller
-knows whether that is safe; nor is one whose first answer a restart of the controller takes with it. Must never import grpc or a socket: both transports stand on this room.
+knows whether that is safe; nor is one whose first answer a restart of the controller takes with it. Must never import grpc or a
+socket: both transports stand on this room.
 """
 
 from __future__ import annotations
