@@ -27,6 +27,7 @@ from iris_controller.state import availability, kernel
 from iris_controller.state.observed import cut
 from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import Worker
+from iris_core.client.calls import WORKER_SILENT
 from iris_core.model.constraints import canonical_attributes
 from iris_core.model.errors import shown
 from iris_core.model.resources import Resources
@@ -38,8 +39,6 @@ log = logging.getLogger("iris.workers")
 
 Messages = AsyncIterator[worker_pb2.AttachRequest]
 
-WORKER_SILENT = "worker_silent"
-"""The code of an error: the worker was asked, and did not answer in time."""
 ENDED_WITH_CALLER = frozenset({"exec", "profile"})
 """Requests that the worker is told to give up when nobody waits for the answer any more: what they began would go on for nothing."""
 

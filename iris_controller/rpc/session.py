@@ -19,6 +19,7 @@ from iris_controller.rpc.roles import MAX_MESSAGE_BYTES
 from iris_controller.state import kernel
 from iris_controller.state.desired import desired_for
 from iris_controller.state.records import Attempt, Job
+from iris_core.client.calls import WORKER_GONE
 from iris_core.model.states import TaskState
 from iris_core.wire.gen.iris.v1 import worker_pb2
 
@@ -29,8 +30,6 @@ SPEC_BYTES = 8 << 20
 SPEC_RETRY_S = 1.0
 GATHER_S = 0.05
 """What an attached worker need not know at once (that an observation is stored) waits so long for something to go with."""
-WORKER_GONE = "worker_gone"
-"""The code of an error: the worker was asked, and went away."""
 TIDY_S = 0.5
 """A set that only leaves out what the worker itself said is over waits so long for one that says more."""
 

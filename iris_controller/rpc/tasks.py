@@ -7,18 +7,17 @@ from functools import partial
 
 from iris_controller.loop import ControllerLoop
 from iris_controller.readings import Readings
-from iris_controller.rpc.attach import WORKER_SILENT, WorkerSessions, exec_request
+from iris_controller.rpc.attach import WorkerSessions, exec_request
 from iris_controller.rpc.call import Call, unless_left
 from iris_controller.rpc.dispatch import Router
 from iris_controller.rpc.errors import RpcError, invalid, not_found, precondition
 from iris_controller.rpc.once import Once, remember
-from iris_controller.rpc.session import WORKER_GONE
 from iris_controller.rpc.views import overlay_reasons
 from iris_controller.state import kick
 from iris_controller.state.overlay import Overlay
 from iris_controller.state.records import Task
 from iris_controller.store.reads import Page, Readers, one_task, states_of, tasks_page
-from iris_core.client.calls import NOT_KNOWN_IF_RUN
+from iris_core.client.calls import NOT_KNOWN_IF_RUN, UNHEARD_CODES
 from iris_core.live.filters import TASK_FIELDS, TASK_WORDS, task_row
 from iris_core.model.errors import ModelError
 from iris_core.model.filter import Filter, parse_filter
@@ -171,7 +170,7 @@ class TaskService:
             try:
                 reply = await unless_left(asking, call)
             except RpcError as error:
-                if error.code not in (WORKER_GONE, WORKER_SILENT):
+                if error.code not in UNHEARD_CODES:
                     raise
                 # An answer, and kept like any: a repeat of the request must not run it again.
                 why = f"{NOT_KNOWN_IF_RUN}: {error.message}"

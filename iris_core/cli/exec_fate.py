@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from iris_core.client.calls import NOT_KNOWN_IF_RUN, fate_unknown
+from iris_core.client.calls import EXEC, NOT_KNOWN_IF_RUN, fate_unknown
 from iris_core.contracts import IrisError, RpcFailed
 from iris_core.wire.gen.iris.v1 import controller_pb2 as pb
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from iris_core.cli.session import Session
     from iris_core.model.ids import AttemptId, TaskId
 
-EXEC: Final = "ControllerService/ExecInContainer"
 ENDED_S: Final = 10.0
 """So long after Ctrl-C it is looked whether the command is gone: TERM, a second of grace, KILL, and the way there and back."""
 LOOK_S: Final = 0.2

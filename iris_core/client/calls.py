@@ -44,14 +44,19 @@ REPEAT_FOR_S: Final = 20.0
 FIRST_CONTACT_FOR_S: Final = 5.0
 """The same while nothing has ever answered at that address: a mistyped one should not cost twenty seconds."""
 
-KEPT_IN_MEMORY: Final = frozenset({"ControllerService/ExecInContainer", "ControllerService/ProfileTask"})
+EXEC: Final = "ControllerService/ExecInContainer"
+KEPT_IN_MEMORY: Final = frozenset({EXEC, "ControllerService/ProfileTask"})
 """Methods whose answers do not survive a restart of the controller: a repeat could do it a second time. They are sent again only when
 it is certain that nothing was begun."""
 
 NOT_KNOWN_IF_RUN: Final = "not known whether it ran"
 """How the error of an exec begins whose worker was asked and did not answer."""
 
-UNHEARD_CODES: Final = frozenset({"worker_gone", "worker_silent"})
+WORKER_GONE: Final = "worker_gone"
+"""The code of an error: the worker was asked, and went away."""
+WORKER_SILENT: Final = "worker_silent"
+"""The code of an error: the worker was asked, and has not answered in time."""
+UNHEARD_CODES: Final = frozenset({WORKER_GONE, WORKER_SILENT})
 """Of errors that say: a worker was asked, and gave no answer."""
 
 _JITTER: Final = random.Random()

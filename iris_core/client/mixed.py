@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final, Self
 
-from iris_core.client.calls import Credentials, Timeout, fate_unknown
+from iris_core.client.calls import EXEC, Credentials, Timeout, fate_unknown
 from iris_core.client.http_client import HttpClient
 from iris_core.contracts import Client, ConnectFailed, R, RpcFailed
 
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 LARGE_REQUEST_BYTES: Final = 128 * 1024
 LARGE_LINES: Final = 2_000
 """Log lines from which on JSON costs more than importing grpc."""
-
-
-EXEC: Final = "ControllerService/ExecInContainer"
-"""May take its time: over HTTP nobody would hear at once that its caller went away."""
 
 
 class MixedClient:
@@ -56,6 +52,7 @@ class MixedClient:
 
     def call(self, method: str, request: Message, response: type[R], *, timeout_s: float = 30.0) -> R:
         """One answer. Raises ConnectFailed, RpcFailed, Denied."""
+        # An exec may take its time: over HTTP nobody would hear at once that its caller went away.
         if self._grpc_blocked or not (_is_large(request) or method == EXEC):
             return self._http.call(method, request, response, timeout_s=timeout_s)
         try:
