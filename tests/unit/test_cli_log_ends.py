@@ -7,20 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from iris_core.cli import follow
-from iris_core.cli.diagnostics import Diagnostics
-from iris_core.cli.follow import DRAIN_S, LATE_S, Follower
-from iris_core.cli.log_reader import LogReader
-from iris_core.cli.log_subject import JobSubject
+from iris_core.cli.follow import DRAIN_S, LATE_S
 from iris_core.contracts import RpcFailed
-from iris_core.model.ids import JobId
 from iris_core.wire.gen.iris.v1.logs_pb2 import FetchLogsRequest, FetchLogsResponse, ProducerMark
 from tests.unit.cli_world import T0, World
+from tests.unit.test_cli_logs import Clock, follower
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
-
-    from iris_core.cli.log_lines import Line
 
 
 @pytest.fixture
@@ -30,33 +24,6 @@ def world() -> World:
     world.task("/u/j/0")
     world.client.cluster.log("/u/j/0:0", "one", "two", epoch_ms=T0)
     return world
-
-
-class Clock:
-    """Time that passes when somebody sleeps, and a little with every look."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        self.now += 0.001
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
-def follower(world: World, clock: Clock, shown: list[str], said: list[str], until_ms: int = 0) -> Follower:
-    diagnostics = Diagnostics()
-    for name in ("note", "warn"):
-        setattr(diagnostics, name, said.append)
-    subject = JobSubject(world.client, JobId("/u/j"))
-
-    def emit(lines: Iterable[Line]) -> None:
-        shown.extend(line.data for line in lines)
-
-    reader = LogReader(world.client, subject.request(T0), several=True)
-    return Follower(diagnostics, subject, reader, emit, several=True, until_ms=until_ms, clock=clock, sleep=clock.sleep)
 
 
 @pytest.mark.parametrize("bound", [("--until", "2026-02-01"), ("--until-ms", str(T0 + 1000))])

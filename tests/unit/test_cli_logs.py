@@ -235,7 +235,7 @@ class Clock:
         self.now += seconds
 
 
-def follower(world: World, clock: Clock, shown: list[str], said: list[str]) -> Follower:
+def follower(world: World, clock: Clock, shown: list[str], said: list[str], until_ms: int = 0) -> Follower:
     diagnostics = Diagnostics()
     for name in ("note", "warn"):
         setattr(diagnostics, name, said.append)
@@ -245,7 +245,7 @@ def follower(world: World, clock: Clock, shown: list[str], said: list[str]) -> F
         shown.extend(line.data for line in lines)
 
     reader = LogReader(world.client, subject.request(T0), several=True)
-    return Follower(diagnostics, subject, reader, emit, several=True, clock=clock, sleep=clock.sleep)
+    return Follower(diagnostics, subject, reader, emit, several=True, until_ms=until_ms, clock=clock, sleep=clock.sleep)
 
 
 def test_following_ends_when_every_line_of_every_attempt_has_arrived(world: World) -> None:
