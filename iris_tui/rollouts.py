@@ -165,7 +165,7 @@ def leaving(procedure: str, records: Sequence[Record], gate: str) -> Iterator[st
         yield f"{rollout} stops here: its question ({one_line(gate)}) stays open, and nothing goes on by itself."
     elif not at:
         yield f"{rollout} stops here, before anything was changed."
-    elif rollout_report.standing(records, at).startswith("in its watch"):
+    elif rollout_report.standing(records, at).startswith(rollout_report.WATCHING):
         yield (
             f"{rollout} stops here: {cluster} runs the new release, and its jobs go on, but nobody watches it. "
             "The watch begins anew when the rollout is gone on with, and nothing shortens it."

@@ -45,11 +45,9 @@ def fill(
     answer.detail = scaler.fault or scaler.problem
     answer.last_evaluation_ms = last.at_ms
     answer.current_demand = sum(demand.count for demand in last.demands)
-    by_group: dict[str, list[Slice]] = {}
-    for row in slices:
-        by_group.setdefault(row.scale_group, []).append(row)
+    placed = by_group(slices)
     for state in states:
-        rows = sorted(by_group.get(state.name, ()), key=lambda row: (row.created_at_ms, row.slice_id))
+        rows = placed.get(state.name, [])
         status = group_status(scaler, state, rows, model, now_ms)
         status.slices.extend(slice_status(scaler, row, model) for row in rows)
         answer.groups.append(status)
@@ -61,12 +59,18 @@ def fill_kept(
     answer: pb.GetAutoscalerStatusResponse, model: Model, groups: Iterable[ScalingGroup], slices: Sequence[Slice]
 ) -> None:
     """The status where nothing makes machines: what the state keeps of them. May run beside the loop, as `fill`."""
-    by_group: dict[str, list[Slice]] = {}
-    for row in sorted(slices, key=lambda row: (row.created_at_ms, row.slice_id)):
-        by_group.setdefault(row.scale_group, []).append(row)
     answer.groups.extend(kept_groups(groups, slices))
+    placed = by_group(slices)
     for status in answer.groups:
-        status.slices.extend(slice_status(None, row, model) for row in by_group.get(status.name, ()))
+        status.slices.extend(slice_status(None, row, model) for row in placed.get(status.name, ()))
+
+
+def by_group(slices: Iterable[Slice]) -> dict[str, list[Slice]]:
+    """The slices of each scale group that has any, oldest first."""
+    found: dict[str, list[Slice]] = {}
+    for row in sorted(slices, key=lambda row: (row.created_at_ms, row.slice_id)):
+        found.setdefault(row.scale_group, []).append(row)
+    return found
 
 
 def kept_groups(groups: Iterable[ScalingGroup], slices: Iterable[Slice]) -> list[pb.ScaleGroupStatus]:
@@ -74,13 +78,11 @@ def kept_groups(groups: Iterable[ScalingGroup], slices: Iterable[Slice]) -> list
 
     Their availability is empty, which says that nothing an autoscaler or a cluster file would know is told: no limit, no demand.
     """
-    by_group: dict[str, list[Slice]] = {}
-    for row in slices:
-        by_group.setdefault(row.scale_group, []).append(row)
+    placed = by_group(slices)
     known = {group.name: group for group in groups}
     found = []
-    for name in sorted(known.keys() | by_group.keys()):
-        rows = by_group.get(name, [])
+    for name in sorted(known.keys() | placed.keys()):
+        rows = placed.get(name, [])
         status = pb.ScaleGroupStatus(
             name=name,
             slice_state_counts=Counter(str(row.lifecycle) for row in rows),

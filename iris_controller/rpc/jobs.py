@@ -175,7 +175,8 @@ class JobService:
     ) -> controller_pb2.TerminateJobResponse:
         job_id = await self._owned(request.job_id, call)
         trigger = call.identity.principal
-        kept = await self._readers.run(lambda c: incarnation_of(c, job_id))
+        known = self._model.jobs.get(job_id)
+        kept = known.submitted_at_ms if known else await self._readers.run(lambda c: incarnation_of(c, job_id))
 
         def plan(o: Overlay, now_ms: int) -> controller_pb2.TerminateJobResponse:
             job = o.job(job_id)

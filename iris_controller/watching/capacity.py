@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from iris_controller.rpc.autoscaler_view import actions, group_status, kept_groups, slice_status
+from iris_controller.rpc.autoscaler_view import actions, by_group, group_status, kept_groups, slice_status
 from iris_controller.watching.source import apart
 from iris_core.wire.gen.iris.v1 import autoscaler_pb2 as pb
 
@@ -61,10 +61,8 @@ class Capacity:
 def _groups(
     scaler: Autoscaler, states: Sequence[GroupState], slices: Iterable[Slice], model: Model, now_ms: int
 ) -> list[pb.ScaleGroupStatus]:
-    by_group: dict[str, list[Slice]] = {}
-    for row in slices:
-        by_group.setdefault(row.scale_group, []).append(row)
-    return [group_status(scaler, state, by_group.get(state.name, []), model, now_ms) for state in states]
+    placed = by_group(slices)
+    return [group_status(scaler, state, placed.get(state.name, []), model, now_ms) for state in states]
 
 
 def slice_rows(scaler: Autoscaler | None, slices: Iterable[Slice], model: Model) -> list[pb.SliceStatus]:

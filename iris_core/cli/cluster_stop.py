@@ -61,10 +61,9 @@ def restart(session: Session, confirm: str | None, timeout: float) -> None:
 
 def _stop(session: Session, found: Deployment, confirm: str | None, doing: str) -> None:
     from iris_core.cli.confirming import confirmed
-    from iris_core.cli.restart_target import program_of
     from iris_core.procedures.lock import require_free
 
-    program = program_of(session)
+    program = session.command()
     require_free(found.store(), time.time_ns() // 1_000_000, program=program)
     confirmed(confirm, found.name, f"{doing} {found.name}: {_ending(session)}")
     require_free(found.store(), time.time_ns() // 1_000_000, program=program)  # the question may have stood for hours

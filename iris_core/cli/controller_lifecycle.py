@@ -54,12 +54,11 @@ def start(session: Session, timeout: float) -> None:
 def begin(session: Session, found: Deployment, timeout_s: float) -> str:
     """Starts what is deployed, or what is here where nothing is, and waits; the address. Raises IrisError: it does not come up."""
     from iris_core.cli.deployment import say_lines, short
-    from iris_core.cli.restart_target import program_of
     from iris_core.procedures.lock import require_free
     from iris_core.procedures.target import hangs
 
     store = found.store()
-    program = program_of(session)
+    program = session.command()
     controller = f"{program} cluster controller"
     require_free(store, _now_ms(), program=program)
     status = found.host.status()
@@ -129,7 +128,6 @@ def _see_through(session: Session, store: ObjectStore, release: str) -> None:
 def _wanted(session: Session, found: Deployment, store: ObjectStore) -> tuple[str, bool]:
     """The release to start, and whether it is the first that is deployed."""
     from iris_core.cli.deployment import short
-    from iris_core.cli.restart_target import program_of
     from iris_core.procedures import record
     from iris_core.procedures.source_tree import freeze
 
@@ -149,7 +147,7 @@ def _wanted(session: Session, found: Deployment, store: ObjectStore) -> tuple[st
         if tree.id != standing.image:
             raise IrisError(
                 f"release {short(standing.image)}, which is deployed, is not on {found.where}, and the tree here is {short(tree.id)}",
-                hint=f"check that tree out, or deploy another one: {program_of(session)} cluster controller restart",
+                hint=f"check that tree out, or deploy another one: {session.command()} cluster controller restart",
             )
         return found.built(tree, _now_ms(), session), False
     return standing.image, False
@@ -172,7 +170,6 @@ def stop(session: Session, confirm: str | None) -> None:
     """
     from iris_core.cli.confirming import confirmed
     from iris_core.cli.deployment import deployment
-    from iris_core.cli.restart_target import program_of
 
     found = deployment(session)
     require_unlocked(session, found)
@@ -183,19 +180,18 @@ def stop(session: Session, confirm: str | None) -> None:
     confirmed(confirm, found.name, f"Stopping the controller of {found.name}: {_riding(session)}")
     require_unlocked(session, found)  # the question may have stood for hours
     found.host.stop()
-    again = f"{program_of(session)} cluster controller start"
+    again = f"{session.command()} cluster controller start"
     session.diagnostics.note(f"the controller of {found.name} is stopped; {again} starts it again")
 
 
 def require_unlocked(session: Session, found: Deployment) -> None:
     """Raises LockHeld, LockUnreadable. A store that does not answer is said, and keeps nobody from ending a controller."""
-    from iris_core.cli.restart_target import program_of
     from iris_core.procedures.lock import LockHeld, LockUnreadable, require_free
 
     if not found.config.remote_state_dir:
         return
     try:
-        require_free(found.store(), _now_ms(), program=program_of(session))
+        require_free(found.store(), _now_ms(), program=session.command())
     except (LockHeld, LockUnreadable):
         raise
     except IrisError as error:

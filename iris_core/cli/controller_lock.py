@@ -39,7 +39,6 @@ def break_lock(
     iris-core --config lab.yaml cluster controller break-lock --dry-run
     """
     from iris_core.cli.deployment import deployment
-    from iris_core.cli.restart_target import program_of
 
     found = deployment(session)
     store = found.store()
@@ -56,7 +55,7 @@ def break_lock(
         from iris_core.procedures.break_lock import break_lock as procedure
 
         command = shlex.join([session.program, *session.argv])
-        return procedure(found.name, store, lambda: time.time_ns() // 1_000_000, command, program_of(session), driven)
+        return procedure(found.name, store, lambda: time.time_ns() // 1_000_000, command, session.command(), driven)
 
     asked = Asked(confirm, approve, journal_dir, None, dry_run)
     outcome = drive(session, found.name, f"breaking the lock of {found.name}", NAME, {}, asked, make, (NAME,))

@@ -26,11 +26,6 @@ ANSWER_S: Final = 20.0
 QUERY_S: Final = 60.0
 
 
-def program_of(session: Session) -> str:
-    """How a command line on the cluster of this run begins, quoted for a shell: `iris-core --cluster=lab`."""
-    return f"{session.program} {session.selector()}".rstrip()
-
-
 def target_of(
     session: Session,
     found: Deployment,
@@ -44,7 +39,7 @@ def target_of(
     from iris_core.procedures.target import Target
     from iris_core.wire.gen.iris.v1 import checkpoints_pb2, controller_pb2
 
-    program = program_of(session)
+    program = session.command()
 
     def running() -> dict[str, int]:
         said = session.client.call(

@@ -79,7 +79,7 @@ def db_rollback(
 
         target = target_of(session, found, store, id_, account, no_tree)
         if name == BACK:
-            return procedures.undo(target, str(found.root), str(arguments["restored"]), id_)
+            return procedures.undo(target, str(found.root), str(arguments["restored"]))
         return procedures.db_rollback(target, str(found.root), str(arguments["checkpoint"]), id_)
 
     doing = (

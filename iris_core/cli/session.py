@@ -154,6 +154,10 @@ class Session:
             return f"--config={shlex.quote(self.config)} "
         return f"--cluster={shlex.quote(self.cluster)} " if self.cluster else ""
 
+    def command(self) -> str:
+        """How a command line on the cluster of this run begins, quoted for a shell: `iris-core --cluster=lab`."""
+        return f"{self.program} {self.selector()}".rstrip()
+
     def hint_unreached(self, error: Exception) -> None:
         """Names what to do about a controller that did not answer, where it is one that this program deploys and nothing is said yet."""
         if self._target is None:
@@ -161,7 +165,7 @@ class Session:
         from iris_core.contracts import ConnectFailed
 
         if isinstance(error, ConnectFailed) and not (error.hint or error.on_the_way):
-            error.hint = self._target.way_out(f"{self.program} {self.selector()}".rstrip())
+            error.hint = self._target.way_out(self.command())
 
     def at_close(self, call: Callable[[], object]) -> None:
         """Has something else ended with this run."""

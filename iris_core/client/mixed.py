@@ -52,7 +52,7 @@ class MixedClient:
 
     def call(self, method: str, request: Message, response: type[R], *, timeout_s: float = 30.0) -> R:
         """One answer. Raises ConnectFailed, RpcFailed, Denied."""
-        # An exec may take its time: over HTTP nobody would hear at once that its caller went away.
+        # An exec goes where it is heard that its caller left, whatever stands in between.
         if self._grpc_blocked or not (_is_large(request) or method == EXEC):
             return self._http.call(method, request, response, timeout_s=timeout_s)
         try:
@@ -108,7 +108,7 @@ def _is_large(request: Message) -> bool:
     if request.DESCRIPTOR.name == "FetchLogsRequest":
         return bool(request.max_lines > LARGE_LINES)  # type: ignore[attr-defined]
     if request.DESCRIPTOR.name == "QueryRequest" and request.timeout_ms:  # type: ignore[attr-defined]
-        # One that may take its time: over HTTP nobody would hear that its caller went away.
+        # One that may take its time goes where it is heard that its caller left, too.
         return True
     return request.ByteSize() > LARGE_REQUEST_BYTES
 

@@ -50,7 +50,7 @@ def db_rollback(target: Target, state_dir: str, checkpoint: str, id_: str) -> Pr
     return seen_through(flat(_db_rollback(target, state_dir, checkpoint, id_)), _THROUGH)
 
 
-def undo(target: Target, state_dir: str, restored: str, id_: str) -> Procedure:
+def undo(target: Target, state_dir: str, restored: str) -> Procedure:
     """Takes the restore of the procedure `restored` back: the database of before, and the same release."""
     return seen_through(_undo(target, state_dir, restored), _THROUGH)
 

@@ -25,7 +25,7 @@ from iris_core.model.text import counted
 from iris_core.procedures import lock, record
 from iris_core.procedures.record import Phase
 from iris_core.procedures.source_tree import SourceTree, export
-from iris_core.procedures.target import HANGS
+from iris_core.procedures.target import hangs
 
 if TYPE_CHECKING:
     from iris_core.procedures.events import Report
@@ -79,8 +79,7 @@ def of_controller(target: Target) -> tuple[Check, ...]:
         if standing.phase is Phase.ROLLBACK_REQUESTED:
             raise IrisError(
                 f"the deployment of {standing.image[:12]} is {standing.phase}",
-                hint="it has to end first: cluster controller stop, then start, goes on with it; without its checkpoint: "
-                f"{record.WITHDRAW}",
+                hint=f"it has to end first: {record.go_on(target.program)}",
             )
         return f"{target.store.url}, {standing.image[:12]} is {standing.phase}"
 
@@ -99,8 +98,8 @@ def of_controller(target: Target) -> tuple[Check, ...]:
             raise IrisError(
                 f"the record says {found.phase} of {found.image[:12]}, and {runs[:12] or 'no known release'} runs: "
                 "it was replaced by hand",
-                hint="see which is wanted; cluster controller stop, then start: runs that of the record; "
-                "cluster controller restart: ships the tree that is here, and puts the record right",
+                hint=f"see which is wanted; {target.controller('stop')}, then {target.controller('start')}: runs that of the record; "
+                f"{target.controller('restart')}: ships the tree that is here, and puts the record right",
             )
         return f"{found.image[:12]} is {found.phase}, and runs"
 
@@ -111,7 +110,7 @@ def of_controller(target: Target) -> tuple[Check, ...]:
     def serves() -> str:
         status = target.host.status()
         if not (status.running and status.url and status.release):
-            hint = HANGS if status.running else "cluster controller start"
+            hint = hangs(target.program) if status.running else f"start it: {target.controller('start')}"
             raise IrisError(f"the controller does not serve: {status.detail}", hint=hint)
         return f"{status.release[:12]} {status.detail}"
 

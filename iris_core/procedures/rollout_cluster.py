@@ -34,6 +34,7 @@ from iris_core.procedures.events import (
 from iris_core.procedures.nested import Inner, Parts
 from iris_core.procedures.restart import GATE, Target, restart
 from iris_core.procedures.rollout_checks import Check
+from iris_core.procedures.seen_through import through
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -165,7 +166,7 @@ class Cluster:
                     yield given
                 except Cancelled as raised:
                     stopped = raised
-                    yield replace(given, id=f"{given.id}-through", title=f"{given.title}, seen to its end first")
+                    yield through(given)
             except StepFailed as raised:
                 taken.notes.append(f"{site.name}: {lock.kept(raised.message, site.target(self._tree).program)}")
         if failure is not None:

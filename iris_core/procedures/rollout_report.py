@@ -17,6 +17,7 @@ from iris_core.model.redact import redact_text
 from iris_core.model.text import one_line
 from iris_core.procedures.progress import Progress
 from iris_core.procedures.rollout_watch import Seen
+from iris_core.procedures.seen_through import THROUGH
 
 if TYPE_CHECKING:
     from iris_core.procedures.journal import Record
@@ -136,7 +137,7 @@ def facts(records: Sequence[Record], name: str) -> ClusterFacts:
             found.checkpoint = str(record["value"])
         elif kind == "done" and part == "commit":
             found.shipped = True
-        elif kind == "done" and part in ("unlock", "unlock-through"):
+        elif kind == "done" and part in ("unlock", f"unlock{THROUGH}"):
             found.unlocked = True
         elif kind == "gathered":
             _gathered(found, part, record, stop_ms)
@@ -211,7 +212,7 @@ def held_locks(records: Sequence[Record]) -> list[str]:
     held: list[str] = []
     for record in records:
         name, _, part = str(record.get("event", "")).partition("/")
-        if record["type"] == "done" and part.endswith(("unlock", "unlock-through")) and name in held:
+        if record["type"] == "done" and part.endswith(("unlock", f"unlock{THROUGH}")) and name in held:
             held.remove(name)
         elif record["type"] == "intent" and part.endswith("lock") and not part.endswith("unlock") and name not in held:
             held.append(name)

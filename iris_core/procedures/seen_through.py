@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from iris_core.contracts import IrisError
 from iris_core.procedures.events import Cancelled, Evidence, Mutation, Outcome
@@ -17,7 +17,18 @@ from iris_core.procedures.events import Cancelled, Evidence, Mutation, Outcome
 if TYPE_CHECKING:
     from iris_core.procedures.events import Procedure, Value
 
+E = TypeVar("E", bound="Evidence | Mutation")
+
 TOO_LATE: Final = "told to end while it could not be left: what was begun was seen to its end"
+
+
+THROUGH: Final = "-through"
+"""How the id of an event ends that is seen through, after that of the one that was cancelled."""
+
+
+def through(event: E) -> E:
+    """The event once more, for one that was cancelled and has its end in the journal."""
+    return replace(event, id=f"{event.id}{THROUGH}", title=f"{event.title}, seen to its end first")
 
 
 async def seen_through(procedure: Procedure, ids: Collection[str]) -> Procedure:
@@ -46,7 +57,7 @@ async def seen_through(procedure: Procedure, ids: Collection[str]) -> Procedure:
                 continue
             held = True
             try:
-                answer = yield replace(event, id=f"{event.id}-through", title=f"{event.title}, seen to its end first")
+                answer = yield through(event)
             except IrisError as raised:
                 error = raised
     finally:

@@ -29,10 +29,6 @@ def hangs(program: str = PROGRAM) -> str:
     )
 
 
-HANGS: Final = hangs()
-"""The same, where nobody knows the selector."""
-
-
 @dataclass(frozen=True, slots=True)
 class Saved:
     """A checkpoint that can be restored: where, when its snapshot was taken (epoch ms), and the last migration of its database."""

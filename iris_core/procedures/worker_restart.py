@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 GATE: Final = "worker-restart"
 TURNS: Final = 5
 """How often workers that were left, because they had got other work, are asked about."""
-AGAIN: Final = "what is left: cluster controller worker-restart --skip-current-hash"
+AGAIN: Final = "worker-restart --skip-current-hash"
+"""What is done for the workers that are left."""
 
 
 async def worker_restart(target: Target, fleet: Fleet, wishes: Wishes, clock: Clock) -> Procedure:
@@ -109,7 +110,7 @@ async def worker_restart(target: Target, fleet: Fleet, wishes: Wishes, clock: Cl
         yield moves.unlock()
     except StepFailed as error:
         details.append(lock.kept(error.message, target.program))
-    yield so.outcome(target.name, release, failure, tuple(details))
+    yield so.outcome(target, release, failure, tuple(details))
 
 
 class _SoFar:
@@ -150,9 +151,10 @@ class _SoFar:
                 self.done.add(name)
 
     def outcome(
-        self, name: str, release: str, failure: StepFailed | Cancelled | None, details: tuple[str, ...]
+        self, target: Target, release: str, failure: StepFailed | Cancelled | None, details: tuple[str, ...]
     ) -> Outcome:
         """How it ended."""
+        name, again = target.name, f"what is left: {target.controller(AGAIN)}"
         wanted = counted(len(self._wanted), "worker")
         so_far = f"{len(self.done)} of {wanted} of {name} restarted onto release {release}"
         if failure is None and len(self.done) == len(self._wanted):
@@ -167,12 +169,12 @@ class _SoFar:
         if failure is None:
             untouched = len(self._wanted) - len(self.done) - len(self.failed) - len(self.left)
             rest = f"; {untouched} were not begun, because {len(self.failed)} failed" if untouched else ""
-            return Outcome(status=Status.FAILED, state=f"{so_far}{rest}", next=AGAIN, details=details)
+            return Outcome(status=Status.FAILED, state=f"{so_far}{rest}", next=again, details=details)
         state = f"{so_far}: {failure.message}"
         cancelled = isinstance(failure, Cancelled)
         unknown = isinstance(failure, StepFailed) and failure.unknown
         status = Status.CANCELLED if cancelled else Status.UNKNOWN if unknown else Status.FAILED
-        return Outcome(status=status, state=state, next=failure.hint or AGAIN, details=details)
+        return Outcome(status=status, state=state, next=failure.hint or again, details=details)
 
 
 def _effects(before: dict[str, Any], parts: Sequence[Sequence[dict[str, Any]]], wishes: Wishes) -> tuple[str, ...]:

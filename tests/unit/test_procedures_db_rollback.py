@@ -79,9 +79,7 @@ class Wedged(World):
         dying = DyingJournal(Journal.open(path) if path.exists() else Journal.create(path), die_at=die_at, after=after)
         engine = Engine(dying, person or Person(answer), self.clock, account="ada")  # type: ignore[arg-type]
         target = self.target(id_)
-        made = (
-            undo(target, "/state", take_back, id_) if take_back else db_rollback(target, "/state", self.saved_at, id_)
-        )
+        made = undo(target, "/state", take_back) if take_back else db_rollback(target, "/state", self.saved_at, id_)
         try:
             outcome = await engine.run("db-rollback", {}, made)
             require_pasteable(outcome, self.program)
@@ -261,9 +259,7 @@ async def test_told_to_end_anywhere_it_says_how_the_cluster_is_left(
         def make() -> Procedure:
             target = world.target("p")
             return (
-                undo(target, "/state", "before", "p")
-                if taking_back
-                else db_rollback(target, "/state", world.saved_at, "p")
+                undo(target, "/state", "before") if taking_back else db_rollback(target, "/state", world.saved_at, "p")
             )
 
         return world, Ending(world.folder / "ended.jsonl", host, world.clock, make)

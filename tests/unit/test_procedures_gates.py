@@ -212,7 +212,7 @@ class Case:
     def _undo(self) -> None:
         world = self._wedged()
         world.mark, world.kept = "before", {"db.aside.before": world.database.copy()}
-        self.make = lambda: undo(world.target("q"), "/state", "before", "q")
+        self.make = lambda: undo(world.target("q"), "/state", "before")
 
     def _withdraw(self) -> None:
         world = Stuck(self.folder)

@@ -417,6 +417,10 @@ async def test_an_end_that_comes_with_the_lock_half_given_back_gives_it_back_and
 
         outcome = await world.run(engine=engines, watch=end)
         assert world["h1"].free and world["h2"].free, (event, kind, outcome)
+        told = journals.read(world.path)
+        assert not rollout_report.held_locks(told), (event, kind)
+        was_locked = ("h1/lock", "done") in {(r.get("event"), r["type"]) for r in told}
+        assert rollout_report.facts(told, "h1").unlocked == was_locked, (event, kind)
         if world["h1"].host.release[:12] == NEW[:12]:
             assert "h1 was left as before" not in outcome.state and "h1 was not changed" not in outcome.state, (
                 event,

@@ -27,7 +27,7 @@ OTHER = "9" * 40
         (
             RolloutRecord(Phase.COMMITTED, OTHER),
             f"the record says committed of {OTHER[:12]}, and {OLD[:12]} runs: it was replaced by hand",
-            "cluster controller stop, then start: runs that of the record; cluster controller restart: ships the tree",
+            "iris-core cluster controller stop, then iris-core cluster controller start: runs that of the record; iris-core cluster controller restart: ships the tree",
         ),
         (RolloutRecord(Phase.ROLLED_BACK, OTHER), f"the record says rolled_back of {OTHER[:12]}", "puts the record right"),
         (RolloutRecord(Phase.PENDING, OLD), f"the deployment of {OLD[:12]} is pending", "commits itself"),
