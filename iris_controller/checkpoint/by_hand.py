@@ -19,7 +19,7 @@ from iris_controller.checkpoint.claims import OwnClaims
 from iris_controller.store.database import StateDir, StateDirError, open_reader
 from iris_core.contracts import UsageFailed
 from iris_core.procedures.files import sync_folder
-from iris_core.procedures.losses import SHOWN_JOBS, changed_after
+from iris_core.procedures.losses import counted_after, named_after
 
 LOOK_S: Final = 30.0
 """What counting may take in a database that has grown too large to be served."""
@@ -30,8 +30,8 @@ _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 def shown(state: StateDir, checkpoint: str) -> dict[str, Any]:
     """What a state directory holds, and what going back to a checkpoint would drop of it; also beside a controller that hangs.
 
-    {"database_bytes", "mark", "kept": names of databases that were moved aside, newest last, "submitted", "changed", "jobs"}; the
-    last three only with a checkpoint, and without them "unknown" says why. Raises BadCheckpoint: it cannot be restored; IrisError.
+    {"database_bytes", "mark", "kept": names of databases that were moved aside, newest last, "submitted", "changed", "jobs",
+    "newest"}; the last four only with a checkpoint, and without them "unknown" says why. Raises BadCheckpoint: it cannot be restored; IrisError.
     """
     files = [state.database, state.database.with_name(f"{state.database.name}-wal")]
     kept = [path for path in state.path.glob("db.*") if path.is_dir() and (path / state.database.name).exists()]
@@ -58,12 +58,9 @@ def _dropped(database: Path, epoch_ms: int) -> dict[str, Any]:
     deadline = time.monotonic() + LOOK_S
     with closing(open_reader(database)) as connection:
         connection.set_progress_handler(lambda: time.monotonic() > deadline, STEPS)
-        changed = changed_after(epoch_ms)
-        made, older = connection.execute(
-            f"SELECT COALESCE(SUM(made), 0), COALESCE(SUM(1 - made), 0) FROM ({changed})"
-        ).fetchone()
-        jobs = connection.execute(f"SELECT job_id FROM ({changed}) ORDER BY made DESC, job_id LIMIT {SHOWN_JOBS}")
-        return {"submitted": made, "changed": older, "jobs": [row[0] for row in jobs]}
+        made, older, newest = connection.execute(counted_after(epoch_ms)).fetchone()
+        jobs = [row[0] for row in connection.execute(named_after(epoch_ms))]
+        return {"submitted": made, "changed": older, "jobs": jobs, "newest": newest}
 
 
 def put(state: StateDir, checkpoint: str, id_: str, now_ms: int) -> tuple[str, Path | None]:

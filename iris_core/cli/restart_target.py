@@ -148,15 +148,12 @@ def _require_whole(restore: Any, found: Any, path: str, program: str) -> None:
 
 def lost(session: Session, at: Saved) -> Lost:
     """What going back to a checkpoint drops, as the running controller's database says. Raises IrisError."""
-    from iris_core.procedures.losses import SHOWN_JOBS, changed_after
+    from iris_core.procedures.losses import counted_after, named_after
     from iris_core.procedures.target import Lost
 
-    changed = changed_after(at.epoch_ms)
-    (made, older), *_ = _rows(
-        session, f"SELECT COALESCE(SUM(made), 0), COALESCE(SUM(1 - made), 0) FROM ({changed}) AS changed"
-    )
-    named = _rows(session, f"SELECT job_id FROM ({changed}) AS changed ORDER BY made DESC, job_id LIMIT {SHOWN_JOBS}")
-    return Lost(int(made), int(older), tuple(str(row[0]) for row in named))
+    (made, older, newest), *_ = _rows(session, counted_after(at.epoch_ms))
+    named = _rows(session, named_after(at.epoch_ms))
+    return Lost(int(made), int(older), tuple(str(row[0]) for row in named), int(newest))
 
 
 def _rows(session: Session, sql: str) -> list[list[Any]]:

@@ -9,12 +9,21 @@ from typing import Final
 
 SHOWN_JOBS: Final = 5
 _CHANGED: Final = (
-    "SELECT job_id, submitted_at_ms > {at} AS made FROM jobs WHERE submitted_at_ms > {at} OR started_at_ms > {at}"
+    "SELECT job_id, submitted_at_ms, submitted_at_ms > {at} AS made FROM jobs WHERE submitted_at_ms > {at} OR started_at_ms > {at}"
     " OR finished_at_ms > {at} OR job_id IN (SELECT job_id FROM tasks WHERE task_id IN (SELECT task_id FROM task_attempts"
     " WHERE created_at_ms > {at} OR started_at_ms > {at} OR finished_at_ms > {at}))"
 )
 
 
-def changed_after(epoch_ms: int) -> str:
-    """SQL: the jobs that were submitted (`made` 1) or changed (`made` 0) after a moment."""
-    return _CHANGED.format(at=int(epoch_ms))
+def counted_after(epoch_ms: int) -> str:
+    """SQL: one row of how many jobs were submitted after a moment, how many older ones changed, and when the newest was submitted."""
+    return (
+        "SELECT COALESCE(SUM(made), 0), COALESCE(SUM(1 - made), 0), COALESCE(MAX(made * submitted_at_ms), 0)"
+        f" FROM ({_CHANGED.format(at=int(epoch_ms))}) AS changed"
+    )
+
+
+def named_after(epoch_ms: int) -> str:
+    """SQL: the ids of the first few of them."""
+    changed = _CHANGED.format(at=int(epoch_ms))
+    return f"SELECT job_id FROM ({changed}) AS changed ORDER BY made DESC, job_id LIMIT {SHOWN_JOBS}"

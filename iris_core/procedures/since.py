@@ -1,6 +1,6 @@
 """What has happened to a cluster since a question about it was asked: it can stand open for hours, and the cluster goes on meanwhile.
 
-A gate names what is lost, and nothing else may be. What is counted is {"submitted", "changed", "jobs"}, as `Target.lost` has it. Must never
+A gate names what is lost, and nothing else may be. What is counted is {"submitted", "changed", "jobs", "newest"}, as `Target.lost` has it. Must never
 take a count that cannot be had for one that is the same.
 """
 
@@ -32,7 +32,10 @@ def more_lost(named: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         said.append(f"{counted(submitted, 'more job')} {'was' if submitted == 1 else 'were'} submitted")
     if changed > 0:
         said.append(f"{counted(changed, 'more older job')} {'was' if changed == 1 else 'were'} changed")
-    if not (submitted or changed) and list(now["jobs"]) != list(named["jobs"]):
+    # One that took a name over makes no job more. A journal or a program of an earlier version does not tell.
+    if not said and now.get("newest", 0) > named.get("newest", now.get("newest", 0)):
+        said.append("another job was submitted under a name that was there")
+    elif not (submitted or changed) and list(now["jobs"]) != list(named["jobs"]):
         said.append("other jobs were submitted or changed")
     return f"{' and '.join(said)} since the question" if said else ""
 
@@ -73,7 +76,7 @@ def lost_now(target: Target, id_: str, checkpoint: str) -> Evidence:
 async def count(target: Target, checkpoint: str) -> dict[str, Any]:
     """As the running controller says it. Raises IrisError."""
     lost = await to_thread(target.lost, checkpoint)
-    return {"submitted": lost.submitted, "changed": lost.changed, "jobs": list(lost.jobs)}
+    return {"submitted": lost.submitted, "changed": lost.changed, "jobs": list(lost.jobs), "newest": lost.newest}
 
 
 def only_named(stop: Mutation, target: Target, checkpoint: str, named: Mapping[str, Any], again: str) -> Mutation:

@@ -40,11 +40,13 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What going back to a checkpoint drops: jobs submitted after it, older ones changed after it, and the first few of their ids."""
+    """What going back to a checkpoint drops: jobs submitted after it, older ones changed after it, the first few of their ids, and when
+    the newest was submitted (epoch ms)."""
 
     submitted: int
     changed: int
     jobs: tuple[str, ...] = ()
+    newest: int = 0
 
 
 def _nothing() -> None:

@@ -39,7 +39,7 @@ _SUFFIXES: Final[dict[str, str]] = {
     "stats": "json",
     "text": "txt",
 }
-_ENDINGS: Final = frozenset({name.rpartition(".")[2] for name in _SUFFIXES.values()} | {"bin", "folded"})
+_ENDINGS: Final = frozenset({name.rpartition(".")[2] for name in _SUFFIXES.values()} | {"bin", "folded", "raw"})
 
 
 def number_of(words: dict[int, str], word: str) -> int:
@@ -57,8 +57,10 @@ def suffix(kind: int, shape: int) -> str:
 def endings(kind: int, shape: int) -> tuple[str, ...]:
     """How the name of a file may end that holds this: `svg`."""
     own = suffix(kind, shape).rpartition(".")[2]
+    if shape != pb.PROFILE_FORMAT_RAW:
+        return (own,)
     # What tools that draw flame graphs call one stack per line.
-    return (own, "folded") if (kind, shape) == (pb.PROFILE_TYPE_CPU, pb.PROFILE_FORMAT_RAW) else (own,)
+    return (own, "folded", "raw") if kind == pb.PROFILE_TYPE_CPU else (own, "raw")
 
 
 def ending(name: str) -> str:

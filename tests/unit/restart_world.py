@@ -80,6 +80,8 @@ class World:
         self.refused: list[str] = []
         """Releases that refused to start: the database is newer than they are."""
         self.probation = False
+        self.submits = 0
+        """When the newest job was submitted."""
         self.refuse_build, self.refuse_save, self.refuse_stop, self.refuse_secrets = "", "", "", ""
         self.refuse_room = ""
         self.program = "iris-core --cluster=lab"
@@ -111,10 +113,12 @@ class World:
         self.probation = found is not None and (found.phase, found.image) == (Phase.PENDING, release)
 
     def work(self, row: str) -> bool:
-        """Somebody submits a job; whether it is taken."""
+        """Somebody submits a job, which may take a name over; whether it is taken."""
         if not self.host.running or self.on_probation:
             return False
-        self.database.rows.append(row)
+        self.submits += 1
+        if row not in self.database.rows:
+            self.database.rows.append(row)
         return True
 
     @property
@@ -183,7 +187,7 @@ class World:
 
     def lost(self, path: str) -> Lost:
         rows = [row for row in self.database.rows if row not in self.checkpoints[path].rows]
-        return Lost(len(rows), 0, tuple(rows[:3]))
+        return Lost(len(rows), 0, tuple(rows[:3]), self.submits if rows else 0)
 
     def target(self, procedure: str = "p") -> Target:
         return Target(

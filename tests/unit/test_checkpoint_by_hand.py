@@ -58,6 +58,13 @@ def test_what_a_restore_would_drop_is_shown_also_beside_whoever_holds_the_state(
         place.state.release()
     found = json.loads(capsys.readouterr().out)
     assert (found["submitted"], found["changed"], found["mark"], found["kept"]) == (5, 0, "", [])
+    with closing(open_writer(place.state.database)) as connection:
+        # One of the five is replaced by a job of its name.
+        (taken_over,) = connection.execute("SELECT job_id FROM jobs ORDER BY submitted_at_ms DESC LIMIT 1").fetchone()
+        connection.execute("UPDATE jobs SET submitted_at_ms = submitted_at_ms + 1000 WHERE job_id = ?", (taken_over,))
+    assert place.run(place.saved, "--show") == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["newest"] == found["newest"] + 1000 and again | {"newest": 0} == found | {"newest": 0}
     assert found["jobs"] == ["/u/job10", "/u/job11", "/u/job12", "/u/job13", "/u/job14"]
     assert found["database_bytes"] >= place.state.database.stat().st_size
     place.state.database.write_bytes(b"no database")

@@ -124,6 +124,8 @@ def test_a_memory_profile_has_its_formats(world: World, tmp_path: Path) -> None:
         ("cpu", "-o hot.json", "speedscope"),
         ("cpu", "-o hot.txt", "raw"),
         ("cpu", "-o hot.folded", "raw"),
+        ("cpu", "-o hot.raw", "raw"),
+        ("mem", "-o heap.raw", "raw"),
         ("cpu", "-o hot.svg.gz", "speedscope"),
         ("cpu", "-o hot --format raw", "raw"),
         ("cpu", "-o .svg", "speedscope"),

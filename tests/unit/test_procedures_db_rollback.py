@@ -53,6 +53,7 @@ class Wedged(World):
             found = {"database_bytes": 5, "mark": self.mark, "kept": list(self.kept)}
             if words[1] == self.saved_at:
                 found |= {"submitted": len(self.database.rows) - 2, "changed": 1, "jobs": self.database.rows[2:]}
+                found["newest"] = self.submits
                 for job in self.comes.pop(0) if self.comes else ():
                     self.work(job)
             return json.dumps(found)
@@ -219,6 +220,14 @@ async def test_jobs_that_came_while_the_question_stood_are_named_by_another_ques
     assert outcome.status is Status.DONE and person.asked == ["db-rollback", "db-rollback-2", "db-rollback-3"]
     assert "2 more jobs were submitted since the question" in effects[1] and "submitted after it: 4" in effects[1]
     assert "submitted after it: 5" in effects[2] and world.database.rows == ["a", "b"]
+
+
+async def test_a_job_that_took_a_named_one_over_is_named_by_another_question(world: Wedged) -> None:
+    """The counts and the names are what they were."""
+    world.comes = [["d"]]
+    person = Person(YES, Answer(STOP))
+    assert (await world.go(person=person)).status is Status.STOPPED
+    assert person.asked == ["db-rollback", "db-rollback-2"] and world.host.effects == []
 
 
 async def test_jobs_that_nobody_agreed_to_lose_go_on(world: Wedged) -> None:

@@ -193,6 +193,16 @@ async def test_jobs_that_came_while_the_question_stood_are_named_by_another_ques
     assert len(tokens) == 3 and world.host.release == OLD and world.free
 
 
+async def test_a_job_that_took_a_named_one_over_is_named_by_another_question(tmp_path: Path) -> None:
+    """The counts and the names are what they were."""
+    world = await shipped(tmp_path)
+    person = Meanwhile(world, ["latest"])
+    outcome = await world.run(back=True, person=person)
+    assert outcome.status is Status.DONE and person.asked == ["rollback", "rollback-2"]
+    assert "another job was submitted under a name that was there since the question" in person.effects[1]
+    assert world.host.release == OLD and world.free
+
+
 async def test_jobs_that_nobody_agreed_to_lose_go_on(tmp_path: Path) -> None:
     world = await shipped(tmp_path)
     before, effects = world.record, len(world.host.effects)
