@@ -124,7 +124,12 @@ async def _run(
                 raise
             raise unfit(resume, error) from error
         engine = Engine(opened, approver, SystemClock(), account=account, watch=lambda record: _tell(session, record))
-        on_end(engine.cancel)
+
+        def end() -> None:
+            session.diagnostics.note("ending: what was begun is seen to its end first")
+            engine.cancel()
+
+        on_end(end)
         session.diagnostics.note(f"procedure {opened.path.stem}{kept}")
         return await engine.run(name, arguments, procedure)
 

@@ -194,6 +194,8 @@ def _out(
             capture_output=True,
             timeout=timeout_s,
             check=False,
+            # Ctrl-C is for whoever drives; only a fetch may have to ask at the terminal for a passphrase.
+            start_new_session=words[0] != "fetch",
         )
     except FileNotFoundError:
         raise IrisError("git is not installed", hint="install git") from None

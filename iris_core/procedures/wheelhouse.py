@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from iris_core.contracts import IrisError
 from iris_core.procedures.files import held, sync_folder, write_durably
+from providers import children
 
 LIST: Final = "wheels.json"
 FETCH_S: Final = 1_800.0
@@ -62,14 +63,7 @@ class PipWheelhouse:
             ]  # fmt: skip
             environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
             try:
-                done = subprocess.run(
-                    command,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    timeout=FETCH_S,
-                    check=False,
-                )
+                done = children.run(command, env=environment, timeout_s=FETCH_S)
             except subprocess.TimeoutExpired:
                 raise IrisError(f"the wheels were not fetched within {FETCH_S:g} s", hint="try again") from None
             if done.returncode != 0:

@@ -18,6 +18,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from iris_core.contracts import ControllerStatus, ControllerUnhealthy, IrisError, StagedRelease
+from providers import children
 from providers.local.cluster import ending, held
 from providers.local.controller_keeper import RECORD, STOP_S, machine_boot
 from providers.local.last_checkpoint import noted
@@ -82,14 +83,11 @@ class LocalControllerHost:
         """See ControllerHost. It lies here already: it is proved that its interpreter loads it, and nothing else in its place."""
         found = self._release(release)
         try:
-            done = subprocess.run(
+            done = children.run(
                 [found.python, "-c", CHECK, str(found.lib)],
                 env={**kept_environment(found.lib), "PYTHONDONTWRITEBYTECODE": ""},
+                timeout_s=STAGE_S,
                 cwd="/",
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=STAGE_S,
-                check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise IrisError(f"release {release[:12]} cannot be loaded: {error}") from error
@@ -129,6 +127,7 @@ class LocalControllerHost:
                     stderr=log,
                     timeout=BEGIN_S,
                     check=False,
+                    start_new_session=True,
                 )
             finally:
                 os.close(log)
@@ -229,14 +228,11 @@ class LocalControllerHost:
         """See ControllerHost."""
         found = self._release(release)
         try:
-            done = subprocess.run(
+            done = children.run(
                 [found.python, "-m", "iris_controller.main", *words],
                 env=kept_environment(found.lib),
+                timeout_s=timeout_s,
                 cwd="/",
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=timeout_s,
-                check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise IrisError(f"iris-controller {words[0]} was not done: {error}") from error

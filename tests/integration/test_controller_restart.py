@@ -216,6 +216,46 @@ def test_a_full_disk_is_said_and_nothing_is_changed(deployed: Deployed, require_
     assert lock.read(open_store(deployed.remote)).holder is None  # the next test ships this tree
 
 
+SLOW_BUILD = """
+import pathlib, time
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+class Slow(BuildHookInterface):
+    def initialize(self, version, build_data):
+        pathlib.Path({begun!r}).touch()
+        while not pathlib.Path({go!r}).exists():
+            time.sleep(0.02)
+"""
+
+
+def test_ctrl_c_while_a_release_is_built_does_not_reach_the_build(deployed: Deployed) -> None:
+    before, pid = deployed.standing, controller_pid(deployed)
+    begun, go = deployed.folder / "building", deployed.folder / "build-on"
+    hook, project = deployed.repo / "hatch_build.py", deployed.repo / "pyproject.toml"
+    as_it_was = project.read_text()
+    hook.write_text(SLOW_BUILD.format(begun=str(begun), go=str(go)))
+    project.write_text(f"{as_it_was}\n[tool.hatch.build.targets.wheel.hooks.custom]\n")
+    said = deployed.folder / "said"
+    try:
+        with said.open("wb") as file:
+            driver = subprocess.Popen(
+                deployed.words("restart", "--confirm", "served"),
+                cwd=deployed.repo, env=deployed.environment(), stdout=file, stderr=file, start_new_session=True,
+            )  # fmt: skip
+        until(lambda: begun.exists() or driver.poll() is not None, "it was never built")
+        os.killpg(driver.pid, signal.SIGINT)  # as a terminal does
+        until(lambda: "ending: what was begun" in said.read_text() or driver.poll() is not None, "it never said so")
+        go.touch()
+        assert driver.wait(WAIT_S) == 1, said.read_text()
+    finally:
+        hook.unlink()
+        project.write_text(as_it_was)
+    assert "KeyboardInterrupt" not in said.read_text() and "cannot be" not in said.read_text()
+    assert "take a checkpoint" not in said.read_text(), said.read_text()
+    assert (deployed.standing, controller_pid(deployed)) == (before, pid) and serves(deployed, but=0)
+    assert lock.read(open_store(deployed.remote)).holder is None
+
+
 @pytest.mark.timeout(600)
 def test_the_driver_killed_at_every_step_and_then_a_rollback_that_says_what_it_drops(deployed: Deployed) -> None:
     mended_tree(deployed)
