@@ -71,8 +71,10 @@ class JobsScreen(TreeRows, TargetActions):
         return jobs_words.partial(self.jobs)
 
     def count_words(self) -> str:
+        """As everywhere; of older ones those that were read, and whether there may be more of them."""
         history = self.jobs.history
-        return super().count_words() + (f" ({history.rows:,} older)" if history.rows else "")
+        so_far = "" if history.exhausted else " so far"
+        return super().count_words() + (f" ({history.rows:,} older{so_far})" if history.rows else "")
 
     def detail_runs(self, row: Row[Any]) -> list[Run]:
         return jobs_words.detail(row)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from textual import events
 from textual.widgets import Button, Static
 
 from iris_core.contracts import ConnectFailed, RpcFailed
+from iris_core.live import jobtree
 from iris_core.live.watch import Link
 from iris_core.model.errors import ModelError
 from iris_core.model.states import JobState, TaskState
@@ -235,6 +237,14 @@ async def test_brackets_controls_and_wide_characters_are_shown_literally() -> No
         await rig.until(lambda: isinstance(rig.app.screen, TextPage) and "[reverse" in rig.screen_text())
         rig.app.say("[bold]toast[/bold] [@click=app.quit]x[/]")
         await rig.until(lambda: "[bold]toast[/bold] [@click=app.quit]x[/]" in rig.screen_text())
+
+
+async def test_the_count_of_older_jobs_says_that_there_may_be_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobtree, "HISTORY_PAGE", 1)
+    async with console() as rig:
+        for said in ("(1 older so far)", "(2 older so far)", "(3 older)"):
+            await rig.keys("end")
+            await rig.until(partial(lambda words: words in rig.screen_text(), said))
 
 
 async def test_older_jobs_are_appended_when_the_end_is_reached_and_marked() -> None:
