@@ -7,7 +7,7 @@ answers nothing. Must never offer what the gate does not.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from rich.cells import cell_len
 from textual import on
@@ -38,6 +38,16 @@ class NameInput(LineInput):
 
     async def action_submit(self) -> None:
         self.query_ancestor(GatePanel).entered()
+
+
+class GateButton(Button):
+    """A press answers the question at which it was made, never one that has come since."""
+
+    pressed_at: Gate | None = None
+
+    def press(self) -> Self:
+        self.pressed_at = self.query_ancestor(GatePanel).gate
+        return super().press()
 
 
 class GatePanel(VerticalScroll):
@@ -90,9 +100,9 @@ class GatePanel(VerticalScroll):
             yield Static("", id="rollout-wanted", markup=False)
             yield NameInput(id="rollout-name", compact=True)
         with Horizontal(id="rollout-buttons"):
-            yield Button("", id="rollout-yes", variant="error", compact=True)
-            yield Button("", id="rollout-skip", compact=True)
-            yield Button("", id="rollout-stop", compact=True)
+            yield GateButton("", id="rollout-yes", variant="error", compact=True)
+            yield GateButton("", id="rollout-skip", compact=True)
+            yield GateButton("", id="rollout-stop", compact=True)
 
     def show(self, gate: Gate | None, command: str = "", key: str = "") -> None:
         """Show a gate; the same one again changes nothing, least of all what has been typed. `key` goes to it from the lines."""
@@ -101,9 +111,11 @@ class GatePanel(VerticalScroll):
         had = self.screen.focused is not None and self in self.screen.focused.ancestors_with_self
         self.gate = gate
         self.display = gate is not None
+        if had:
+            # What is pressed next was meant for the question before: at this one it would fall on whichever button has the focus.
+            self.screen.set_focus(None)
+            self.post_message(self.Left())
         if gate is None:
-            if had:
-                self.post_message(self.Left())
             return
         self._sure = False
         self.query_one("#rollout-asks", Static).update(one_line(f"{gate.title}?"))
@@ -178,22 +190,20 @@ class GatePanel(VerticalScroll):
         elif self.gate is not None:
             self._want(f"that is not {one_line(self.gate.name)}: type exactly this to approve: ")
 
-    @on(Button.Pressed, "#rollout-yes")
-    def _approved(self) -> None:
-        if self.gate is not None:
-            self._answer(self.gate.approving[0])
-
-    @on(Button.Pressed, "#rollout-skip")
-    def _skipped(self) -> None:
-        self._answer("skip")
-
-    @on(Button.Pressed, "#rollout-stop")
-    def _stopped(self) -> None:
-        if self._sure:
-            self._answer(STOP)
+    @on(Button.Pressed)
+    def _pressed(self, event: Button.Pressed) -> None:
+        gate, button = self.gate, event.button
+        if gate is None or not isinstance(button, GateButton) or button.pressed_at is not gate:
             return
-        self._sure = True
-        self.query_one("#rollout-stop", Button).label = "Stop: press again"
+        if button.id == "rollout-yes":
+            self._answer(gate.approving[0])
+        elif button.id == "rollout-skip":
+            self._answer("skip")
+        elif self._sure:
+            self._answer(STOP)
+        else:
+            self._sure = True
+            button.label = "Stop: press again"
 
     def _answer(self, choice: str) -> None:
         gate = self.gate
