@@ -31,7 +31,7 @@ def shown(state: StateDir, checkpoint: str) -> dict[str, Any]:
     """What a state directory holds, and what going back to a checkpoint would drop of it; also beside a controller that hangs.
 
     {"database_bytes", "mark", "kept": names of databases that were moved aside, newest last, "submitted", "changed", "jobs",
-    "newest"}; the last four only with a checkpoint, and without them "unknown" says why. Raises BadCheckpoint: it cannot be restored; IrisError.
+    "newest", "which"}; the last five only with a checkpoint, and without them "unknown" says why. Raises BadCheckpoint: it cannot be restored; IrisError.
     """
     files = [state.database, state.database.with_name(f"{state.database.name}-wal")]
     kept = [path for path in state.path.glob("db.*") if path.is_dir() and (path / state.database.name).exists()]
@@ -58,9 +58,9 @@ def _dropped(database: Path, epoch_ms: int) -> dict[str, Any]:
     deadline = time.monotonic() + LOOK_S
     with closing(open_reader(database)) as connection:
         connection.set_progress_handler(lambda: time.monotonic() > deadline, STEPS)
-        made, older, newest = connection.execute(counted_after(epoch_ms)).fetchone()
+        made, older, newest, which = connection.execute(counted_after(epoch_ms)).fetchone()
         jobs = [row[0] for row in connection.execute(named_after(epoch_ms))]
-        return {"submitted": made, "changed": older, "jobs": jobs, "newest": newest}
+        return {"submitted": made, "changed": older, "jobs": jobs, "newest": newest, "which": which}
 
 
 def put(state: StateDir, checkpoint: str, id_: str, now_ms: int) -> tuple[str, Path | None]:

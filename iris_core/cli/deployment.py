@@ -115,13 +115,13 @@ class Deployment:
         said: dict[str, Any] = load("providers.local.worker_restart").restart(self.root, wanted, within_s)
         return said
 
-    def restore_hint(self, checkpoint: str) -> str:
-        """How a checkpoint is put back by hand, "" = one that has to be chosen."""
+    def restore_hint(self, checkpoint: str, program: str) -> str:
+        """How a checkpoint is put back by hand, "" = one that has to be chosen; `program` begins a command line on this cluster."""
         words = f"iris-controller restore {shlex.quote(checkpoint)} --state-dir {shlex.quote(str(self.root))}"
         return (
-            f"{words}, then cluster controller start"
+            f"{words}, then {program} cluster controller start"
             if checkpoint
-            else "restore a checkpoint: checkpoint list shows them"
+            else f"restore a checkpoint: {program} checkpoint list shows them"
         )
 
 

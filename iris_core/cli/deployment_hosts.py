@@ -7,6 +7,7 @@ through the connection; a bucket is reached from here. Must never take a path of
 from __future__ import annotations
 
 import hashlib
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,8 +91,8 @@ class HostedDeployment(Deployment):
         said = self.remote.ask("restart_workers", wanted=list(wanted), within_s=within_s, timeout_s=within_s + 60.0)
         return dict(said)
 
-    def restore_hint(self, checkpoint: str) -> str:
-        return f"iris-core --config {self.file} runbook db-rollback" + (f" {checkpoint}" if checkpoint else "")
+    def restore_hint(self, checkpoint: str, program: str) -> str:
+        return f"{program} runbook db-rollback" + (f" {shlex.quote(checkpoint)}" if checkpoint else "")
 
 
 def hosted(session: Session, file: Path, config: ClusterConfig) -> HostedDeployment:

@@ -70,7 +70,7 @@ def target_of(
         schema=found.host.schema,
         running=running,
         checkpoint=checkpoint,
-        restore_hint=found.restore_hint,
+        restore_hint=lambda path: found.restore_hint(path, program),
         command=shlex.join([session.program, *session.argv]),
         room=found.require_room,
         secrets=found.require_secrets,
@@ -151,9 +151,9 @@ def lost(session: Session, at: Saved) -> Lost:
     from iris_core.procedures.losses import counted_after, named_after
     from iris_core.procedures.target import Lost
 
-    (made, older, newest), *_ = _rows(session, counted_after(at.epoch_ms))
+    (made, older, newest, which), *_ = _rows(session, counted_after(at.epoch_ms))
     named = _rows(session, named_after(at.epoch_ms))
-    return Lost(int(made), int(older), tuple(str(row[0]) for row in named), int(newest))
+    return Lost(int(made), int(older), tuple(str(row[0]) for row in named), int(newest), int(which))
 
 
 def _rows(session: Session, sql: str) -> list[list[Any]]:

@@ -255,7 +255,7 @@ def _preflight(target: Target) -> Any:
             "old": old, "new": new, "phase": str(found.phase), "checkpoint": checkpoint, "whole": found.whole,
             "epoch_ms": saved.epoch_ms if saved is not None else 0,
             "boot_id": status.boot_id, "record": found.to_json().decode(),
-            "submitted": 0, "changed": 0, "jobs": [], "newest": 0, "counted": saved is not None and not pending,
+            "submitted": 0, "changed": 0, "jobs": [], "counted": saved is not None and not pending,
         }  # fmt: skip
         return {**made, **await since.count(target, checkpoint)} if made["counted"] else made
 

@@ -218,7 +218,7 @@ class Cluster:
         taken.outcome = Outcome(
             status=Status.FAILED,
             state=f"{site.name} runs {self._tree.id[:12]}, and its watch failed: {words}",
-            next=f"look at it, then roll back if need be: iris-core --cluster={site.name} cluster controller restart --rollback",
+            next=f"look at it, then roll back if need be: {site.target(self._tree).controller('restart --rollback')}",
         )
         if site.roll_back is None:
             return
@@ -348,7 +348,7 @@ def needs(site: Site, tree: SourceTree) -> tuple[Check, ...]:
             raise IrisError(
                 f"what answers is {seen['tree'][:12] or 'of no release'}, started as {seen['boot_id']}, and not the one that is "
                 f"deployed: {deployed.release[:12]}, started as {deployed.boot_id or 'none'}",
-                hint="end the one that was started by hand; then cluster controller stop, and start",
+                hint=f"end the one that was started by hand; then {target.controller('stop')}, and {target.controller('start')}",
             )
         return f"{seen['tree'][:12] or 'of no release'}"
 

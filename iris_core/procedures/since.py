@@ -1,7 +1,7 @@
 """What has happened to a cluster since a question about it was asked: it can stand open for hours, and the cluster goes on meanwhile.
 
-A gate names what is lost, and nothing else may be. What is counted is {"submitted", "changed", "jobs", "newest"}, as `Target.lost` has it. Must never
-take a count that cannot be had for one that is the same.
+A gate names what is lost, and nothing else may be. What is counted is {"submitted", "changed", "jobs", "newest", "which"}, as `Target.lost` has it. Must
+never take a count that cannot be had for one that is the same.
 """
 
 from __future__ import annotations
@@ -32,12 +32,16 @@ def more_lost(named: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         said.append(f"{counted(submitted, 'more job')} {'was' if submitted == 1 else 'were'} submitted")
     if changed > 0:
         said.append(f"{counted(changed, 'more older job')} {'was' if changed == 1 else 'were'} changed")
-    # One that took a name over makes no job more. A journal or a program of an earlier version does not tell.
-    if not said and now.get("newest", 0) > named.get("newest", now.get("newest", 0)):
-        said.append("another job was submitted under a name that was there")
-    elif not (submitted or changed) and list(now["jobs"]) != list(named["jobs"]):
+    # One that took a name over, or came as another was removed, makes no job more. A journal or a program of an earlier version does
+    # not tell.
+    if submitted <= 0 and now.get("newest", 0) > named.get("newest", now.get("newest", 0)):
+        said.append("at least one more job was submitted")
+    if not (said or submitted or changed) and list(now["jobs"]) != list(named["jobs"]):
         said.append("other jobs were submitted or changed")
-    return f"{' and '.join(said)} since the question" if said else ""
+    words = [f"{' and '.join(said)} since the question"] if said else []
+    if changed <= 0 and "which" in named and now.get("which", named["which"]) != named["which"]:
+        words.append("the older jobs that were changed are not those of the question")
+    return "; ".join(words)
 
 
 def too_often(more: str, target: Target) -> StepFailed:
@@ -76,7 +80,13 @@ def lost_now(target: Target, id_: str, checkpoint: str) -> Evidence:
 async def count(target: Target, checkpoint: str) -> dict[str, Any]:
     """As the running controller says it. Raises IrisError."""
     lost = await to_thread(target.lost, checkpoint)
-    return {"submitted": lost.submitted, "changed": lost.changed, "jobs": list(lost.jobs), "newest": lost.newest}
+    return {
+        "submitted": lost.submitted,
+        "changed": lost.changed,
+        "jobs": list(lost.jobs),
+        "newest": lost.newest,
+        "which": lost.which,
+    }
 
 
 def only_named(stop: Mutation, target: Target, checkpoint: str, named: Mapping[str, Any], again: str) -> Mutation:

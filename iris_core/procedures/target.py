@@ -40,13 +40,14 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What going back to a checkpoint drops: jobs submitted after it, older ones changed after it, the first few of their ids, and when
-    the newest was submitted (epoch ms)."""
+    """What going back to a checkpoint drops: jobs submitted after it, older ones changed after it, the first few of their ids, when the
+    newest was submitted (epoch ms), and a number that stands for which older ones changed."""
 
     submitted: int
     changed: int
     jobs: tuple[str, ...] = ()
     newest: int = 0
+    which: int = 0
 
 
 def _nothing() -> None:

@@ -15,6 +15,7 @@ from providers.fake.worker import run_on, succeed
 from tests.integration.controller_rig import Rig, rig
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.integration.local_cluster import LocalCluster
@@ -86,45 +87,85 @@ def said(stream: IO[bytes] | None, word: bytes, process: subprocess.Popen[bytes]
         assert process.poll() is None
 
 
+AGAIN = ("--existing-job", "recreate")
+
+
 def recreate(cluster: LocalCluster, name: str) -> None:
-    done = cluster.job(
-        name, "sh", "-c", "echo other; sleep 621", options=("--existing-job", "recreate"), wait=False
-    )  # fmt: skip
+    done = cluster.job(name, "sh", "-c", "echo other; sleep 621", options=AGAIN, wait=False)
     assert done.code == 0, done
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        pytest.param("echo first; exec sleep 620", id="ends at once"),
-        pytest.param("trap 'sleep 3; exit' TERM; echo first; sleep 620 & wait", id="ends slowly"),
-    ],
-)
-def test_job_run_and_what_watches_it_end_when_a_later_job_takes_the_name(cluster: LocalCluster, script: str) -> None:
-    run = cluster.popen("--cluster=local", "job", "run", "--no-sync", "--job-name", "taken", "--", "sh", "-c", script)
-    said(run.stdout, b"first", run)
-    watching = {
-        words: cluster.popen("-v", "--cluster=local", *words.split())
-        for words in ("job wait /t/taken", "task wait /t/taken/0", "attempt wait /t/taken/0:0", "job logs /t/taken -f")
-    }
-    for process in watching.values():
-        said(process.stderr, b"Service/Get", process)
-    logs = watching["job logs /t/taken -f"]
-    said(logs.stdout, b"first", logs)
+class Watching:
+    """Who speaks of the job /t/NAME, once all of them have found it: `job run` itself, who waits for it, and who follows its log."""
+
+    def __init__(self, cluster: LocalCluster, name: str, script: str) -> None:
+        self.run = cluster.popen(
+            "--cluster=local", "job", "run", "--no-sync", "--job-name", name, "--", "sh", "-c", script
+        )
+        said(self.run.stdout, b"first", self.run)
+        self.waits = [
+            cluster.popen("-v", "--cluster=local", *words.split())
+            for words in (f"job wait /t/{name}", f"task wait /t/{name}/0", f"attempt wait /t/{name}/0:0")
+        ]
+        self.logs = cluster.popen("-v", "--cluster=local", "job", "logs", f"/t/{name}", "-f")
+        for process in (*self.waits, self.logs):
+            said(process.stderr, b"Service/Get", process)
+        said(self.logs.stdout, b"first", self.logs)
+
+    def ends(self) -> Iterator[tuple[subprocess.Popen[bytes], bytes]]:
+        """Each of them, ended, with what it said; it printed, and its exit code is, what belongs to that."""
+        for process in (self.run, *self.waits, self.logs):
+            out, err = process.communicate(timeout=90)
+            assert b"Traceback" not in err
+            if b"replaced by a new submission" in err:  # how the job ended
+                assert out == (b"killed\n" if process in self.waits else b""), (out, err)
+                # A log that was followed to the end of its job is no failure.
+                assert process.returncode == (0 if process is self.logs else 1), (out, err)
+            else:
+                assert b"replaced by a later job of this name" in err, (out, err)
+                assert (out, process.returncode) == (b"", 1), (out, err)
+            yield process, err
+
+
+def test_job_run_and_what_watches_it_end_when_a_later_job_takes_the_name(cluster: LocalCluster) -> None:
+    watching = Watching(cluster, "taken", "echo first; exec sleep 620")
     recreate(cluster, "taken")
     cluster.until("job", "logs", "/t/taken", has="other")
-    for process in (run, *watching.values()):
-        out, err = process.communicate(timeout=90)
-        # The name is free once the earlier tasks have left their workers: who asks before that hears how they ended.
-        told_its_end = b"replaced by a new submission" in err
-        assert told_its_end or b"replaced by a later job of this name" in err, (out, err)
-        # The log was followed to its end, which is no failure of following it.
-        assert process.returncode == (0 if told_its_end and process is logs else 1), (out, err)
-        assert out == b"" or (told_its_end and out == b"killed\n"), (out, err)
-        assert b"Traceback" not in err
+    assert len(list(watching.ends())) == 5
     assert cluster.cli("job", "cancel", "/t/taken").out == "cancelled /t/taken\n"
     every = cluster.cli("job", "logs", "/t/taken", "--all-incarnations").out
     assert "first" in every and "other" in every
+
+
+def test_who_asks_while_the_earlier_job_leaves_its_workers_hears_how_it_ended(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    watching = Watching(
+        cluster, "leaving", f"trap 'while [ ! -e {go} ]; do sleep 0.02; done; exit' TERM; echo first; sleep 620 & wait"
+    )
+    later = cluster.popen(
+        "--cluster=local",
+        "job",
+        "run",
+        "--no-sync",
+        "--no-wait",
+        "--job-name",
+        "leaving",
+        *AGAIN,
+        "--",
+        "echo",
+        "other",
+    )
+    try:
+        for process, err in watching.ends():
+            assert b"replaced by a new submission" in err, (process.args, err)
+        assert later.poll() is None, "the name is free once the earlier tasks have left their workers"
+    finally:
+        go.touch()
+    out, err = later.communicate(timeout=90)
+    assert later.returncode == 0, (out, err)
+    cluster.until("job", "logs", "/t/leaving", has="other")
 
 
 def test_ctrl_c_in_job_run_never_cancels_the_next_job_of_the_name(cluster: LocalCluster) -> None:
