@@ -25,6 +25,7 @@ from iris_core.procedures.events import (
     StepFailed,
 )
 from iris_core.procedures.record_moves import RecordMoves
+from iris_core.procedures.seen_through import seen_through
 from iris_core.procedures.worker_moves import Fleet, Wishes, Work, batches
 
 if TYPE_CHECKING:
@@ -38,8 +39,13 @@ AGAIN: Final = "worker-restart --skip-current-hash"
 """What is done for the workers that are left."""
 
 
-async def worker_restart(target: Target, fleet: Fleet, wishes: Wishes, clock: Clock) -> Procedure:
-    """The procedure. What ended on one worker may have begun on the next: those that were left for it are asked about anew."""
+def worker_restart(target: Target, fleet: Fleet, wishes: Wishes, clock: Clock) -> Procedure:
+    """The procedure. Told to end, it gives the lock back all the same."""
+    return seen_through(_worker_restart(target, fleet, wishes, clock), ("unlock",))
+
+
+async def _worker_restart(target: Target, fleet: Fleet, wishes: Wishes, clock: Clock) -> Procedure:
+    """What ended on one worker may have begun on the next: those that were left for it are asked about anew."""
     work = Work(target, fleet, wishes, clock)
     so, release, turn = _SoFar(), "", 0
     moves: RecordMoves | None = None

@@ -187,6 +187,27 @@ async def test_a_cancelled_run_ends_after_its_batch_and_says_what_it_leaves(worl
     assert "told to end, and not seen to be well again: w1" in outcome.details
 
 
+async def test_told_to_end_at_any_line_it_gives_the_lock_back_and_says_what_it_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    statuses = []
+    for line in range(200):
+        folder = tmp_path / str(line)
+        folder.mkdir()
+        world = Workers(folder, FakeWorker("w0", ["/u/a/0:0"]), *some(3)[1:])
+        outcome = await world.go(cancel_at=line)
+        assert world.free, line
+        assert all(worker.ended <= 1 for worker in world.all.values()), line
+        if outcome.status is Status.DONE:
+            assert all(worker.ended for worker in world.all.values()), (line, outcome)
+        statuses.append(outcome.status)
+        if line > world.lines:
+            break
+    assert set(statuses) == {Status.CANCELLED, Status.DONE} and statuses[0] is Status.CANCELLED
+    assert len(statuses) > 15
+
+
 @pytest.mark.parametrize("after", [False, True])
 async def test_a_driver_killed_at_any_line_goes_on_and_ends_no_worker_twice(
     tmp_path: Path, after: bool, monkeypatch: pytest.MonkeyPatch

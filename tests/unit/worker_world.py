@@ -15,7 +15,7 @@ from iris_core.contracts import ConnectFailed
 from iris_core.procedures.approvals import Answer
 from iris_core.procedures.engine import Engine
 from iris_core.procedures.events import Outcome, Procedure
-from iris_core.procedures.journal import Journal
+from iris_core.procedures.journal import Journal, Record
 from iris_core.procedures.worker_moves import Fleet, Wishes
 from iris_core.procedures.worker_restart import worker_restart
 from providers.fake.clock import FakeClock
@@ -134,12 +134,18 @@ class Workers(World):
         id_: str = "p",
         die_at: int = -1,
         after: bool = False,
+        cancel_at: int = -1,
         person: Person | None = None,
         **wishes: Any,
     ) -> Outcome:
         path = self.folder / f"{id_}.jsonl"
         dying = DyingJournal(Journal.open(path) if path.exists() else Journal.create(path), die_at=die_at, after=after)
-        self.engine = Engine(dying, person or Person(answer), self.clock, account="ada")  # type: ignore[arg-type]
+
+        def watch(record: Record) -> None:
+            if len(dying.records) == cancel_at + 1:
+                self.engine.cancel()
+
+        self.engine = Engine(dying, person or Person(answer), self.clock, account="ada", watch=watch)  # type: ignore[arg-type]
         try:
             return await self.engine.run("worker-restart", {}, self.procedure(id_, **wishes))
         finally:
