@@ -16,6 +16,7 @@ from iris_core.client.grpc_client import GrpcClient
 from iris_core.contracts import RpcFailed
 from iris_core.wire.gen.iris.v1 import common_pb2, controller_pb2, logs_pb2
 from providers.local.processes import Known, read_record, start_time
+from tests.ports import free_port
 
 CONFIG = """
 name: served
@@ -35,15 +36,6 @@ TERMINAL = {
     common_pb2.JOB_STATE_WORKER_FAILED,
     common_pb2.JOB_STATE_UNSCHEDULABLE,
 }
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Served:

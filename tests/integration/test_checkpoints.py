@@ -29,8 +29,9 @@ from iris_core.wire.gen.iris.v1 import checkpoints_pb2, common_pb2, controller_p
 from providers.objects import open_store
 from tests.conftest import RequireService
 from tests.integration.controller_rig import rig
-from tests.integration.served import Served, free_port, launch
+from tests.integration.served import Served, launch
 from tests.integration.test_serve_boot import one_error, refuse
+from tests.ports import free_port
 from tests.unit.checkpoint_world import make_state, table_hashes
 from tests.unit.object_servers import binary, gcs_server
 

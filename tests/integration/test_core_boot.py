@@ -24,8 +24,9 @@ from iris_core.config.cluster import parse_config
 from iris_core.contracts import IrisError
 from iris_core.wire.gen.iris.v1 import common_pb2
 from tests.integration.controller_rig import CONFIG, rig
-from tests.integration.served import Served, free_port, launch, wait_jobs
+from tests.integration.served import Served, launch, wait_jobs
 from tests.integration.test_serve_boot import one_error, refuse
+from tests.ports import free_port
 
 
 def test_state_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.ports import free_port
+
 USER, PASSWORD = "ann", "pa:ss word"
 _HASH = "$2y$04$BFO8OCUEU0e4.CEwjnIr7OWo4cAAF./pwui5EZi.mExWfhjkljK2u"
 """Of the password, as htpasswd makes it, with few rounds."""
@@ -123,9 +125,7 @@ def basic() -> str:
 @contextmanager
 def running(program: str, folder: Path, auth: dict[str, Any] | None = None) -> Iterator[str]:
     """A registry of its own on this machine; yields its `host:port`. What it holds lies below `folder`."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     config: dict[str, Any] = {
         "version": 0.1,
         "log": {"level": "error", "accesslog": {"disabled": True}},

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import socket
 import subprocess
 import time
 import urllib.error
@@ -16,6 +15,8 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.ports import free_port
 
 
 def binary() -> Path | None:
@@ -25,13 +26,6 @@ def binary() -> Path | None:
         return None
     found = list(Path(spec.origin).parent.glob("vendor/fake-gcs-server/bin/fake-gcs-server-*"))
     return found[0] if found else None
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager
