@@ -178,7 +178,7 @@ def _drive(
 async def _run(session: Session, begun: Run, approver: Any, how: output.Format, *, end: bool) -> Outcome:
     from iris_core.cli.driving import on_end
     from iris_core.procedures import telling
-    from providers import children
+    from providers import programs
 
     say = session.diagnostics.note
 
@@ -198,7 +198,7 @@ async def _run(session: Session, begun: Run, approver: Any, how: output.Format, 
         interrupts += 1
         if interrupts > 1:
             # As a kill would: the journal has every line that matters on the disk.
-            children.end_all()
+            programs.end_all()
             os._exit(130)
         say("leaving at the next point at which nothing is half done; Ctrl-C again leaves at once")
         engine.suspend()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from iris_core.contracts import IrisError
 from iris_core.procedures.files import held, write_durably
-from providers import children
+from providers import programs
 
 if TYPE_CHECKING:
     from iris_core.procedures.releases import Say
@@ -154,7 +154,7 @@ class RunningOrBuilt:
 def _must(command: list[str]) -> None:
     environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
     try:
-        done = children.run(command, env=environment, timeout_s=INSTALL_S)
+        done = programs.run(command, env=environment, timeout_s=INSTALL_S)
     except subprocess.TimeoutExpired:
         raise IrisError(f"the environment was not built within {INSTALL_S:g} s") from None
     if done.returncode != 0:

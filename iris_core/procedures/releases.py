@@ -26,7 +26,7 @@ from typing import Any, Final, Protocol
 from iris_core.contracts import IrisError
 from iris_core.procedures.files import held, sync_folder, write_durably
 from iris_core.procedures.source_tree import SourceTree, export
-from providers import children
+from providers import programs
 
 MANIFEST: Final = "manifest.json"
 LIB: Final = "lib"
@@ -195,7 +195,7 @@ def _wheel(work: Path) -> Path:
 def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[bytes]:
     environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
     try:
-        return children.run(command, env=environment, timeout_s=BUILD_S, cwd=folder)
+        return programs.run(command, env=environment, timeout_s=BUILD_S, cwd=folder)
     except subprocess.TimeoutExpired:
         raise IrisError(f"{command[2]} has not ended within {BUILD_S:g} s") from None
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from iris_core.contracts import IrisError
 from iris_core.procedures.files import held, sync_folder, write_durably
-from providers import children
+from providers import programs
 
 LIST: Final = "wheels.json"
 FETCH_S: Final = 1_800.0
@@ -63,7 +63,7 @@ class PipWheelhouse:
             ]  # fmt: skip
             environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
             try:
-                done = children.run(command, env=environment, timeout_s=FETCH_S)
+                done = programs.run(command, env=environment, timeout_s=FETCH_S)
             except subprocess.TimeoutExpired:
                 raise IrisError(f"the wheels were not fetched within {FETCH_S:g} s", hint="try again") from None
             if done.returncode != 0:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from iris_core.contracts import ControllerStatus, ControllerUnhealthy, IrisError, StagedRelease
-from providers import children
+from providers import programs
 from providers.local.cluster import ending, held
 from providers.local.controller_keeper import RECORD, STOP_S, machine_boot
 from providers.local.last_checkpoint import noted
@@ -83,7 +83,7 @@ class LocalControllerHost:
         """See ControllerHost. It lies here already: it is proved that its interpreter loads it, and nothing else in its place."""
         found = self._release(release)
         try:
-            done = children.run(
+            done = programs.run(
                 [found.python, "-c", CHECK, str(found.lib)],
                 env={**kept_environment(found.lib), "PYTHONDONTWRITEBYTECODE": ""},
                 timeout_s=STAGE_S,
@@ -228,7 +228,7 @@ class LocalControllerHost:
         """See ControllerHost."""
         found = self._release(release)
         try:
-            done = children.run(
+            done = programs.run(
                 [found.python, "-m", "iris_controller.main", *words],
                 env=kept_environment(found.lib),
                 timeout_s=timeout_s,

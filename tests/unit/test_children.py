@@ -1,70 +1,85 @@
-"""Programs that a procedure waits for: apart from the terminal's Ctrl-C, and ended with all that they started."""
+"""Child processes started beside the loop: what they say arrives, and none is left behind."""
 
 from __future__ import annotations
 
-import os
-import signal
+import asyncio
 import subprocess
+import sys
 import threading
-import time
-from pathlib import Path
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
+import uvloop
 
-from providers import children
+from iris_controller.children import Child
 
-FOREVER = "echo $$ > pid; sleep 1000 & echo $! >> pid; mv pid begun; wait"
+Run = Callable[[Coroutine[Any, Any, None]], None]
+LOOPS: list[Run] = [asyncio.run, uvloop.run]
 
-
-def ran(folder: Path, script: str, timeout_s: float = 60) -> subprocess.CompletedProcess[bytes]:
-    return children.run(["sh", "-c", script], env=dict(os.environ), cwd=folder, timeout_s=timeout_s)
-
-
-def assert_ended(folder: Path) -> None:
-    """Whoever takes in orphans may be slow; one that was told to die does so in its own time."""
-    for pid in (folder / "begun").read_text().split():
-        deadline = time.monotonic() + 30
-        while not is_over(pid):
-            assert time.monotonic() < deadline, pid
+DEADLINE_S = 30.0
+ECHO = [sys.executable, "-I", "-S", "-c", "import sys; sys.stdout.write(sys.stdin.read().upper())"]
+WAIT = [sys.executable, "-I", "-S", "-c", "print('here', flush=True); import time; time.sleep(600)"]
 
 
-def is_over(pid: str) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
+@pytest.mark.parametrize("run", LOOPS)
+def test_a_long_question_is_answered(run: Run) -> None:
+    async def main() -> None:
+        child = await Child.start(ECHO, env={}, cwd="/")
+        assert await child.communicate(b"word " * 100_000) == b"WORD " * 100_000
+        assert child.returncode == 0
+        await child.end()
+
+    run(main())
 
 
-def test_it_says_what_was_printed_and_how_it_ended(tmp_path: Path) -> None:
-    done = ran(tmp_path, "pwd; echo oh >&2; read line || exit 3")
-    assert (done.returncode, done.stdout, done.stderr) == (3, f"{tmp_path}\n".encode(), b"oh\n")
+@pytest.mark.parametrize("run", LOOPS)
+def test_one_that_reads_nothing_is_no_error(run: Run) -> None:
+    async def main() -> None:
+        child = await Child.start([sys.executable, "-I", "-S", "-c", "print('no')"])
+        assert await child.communicate(b"word " * 100_000) == b"no\n"
+
+    run(main())
+
+
+@pytest.mark.parametrize("run", LOOPS)
+def test_one_that_runs_is_ended(run: Run) -> None:
+    async def main() -> None:
+        child = await Child.start(WAIT)
+        assert await child.stdout.readline() == b"here\n"
+        assert child.returncode is None
+        await child.end()
+        assert child.returncode == -9
+        await child.end()
+        assert await child.communicate(b"too late") == b""
+
+    run(main())
+
+
+def test_what_does_not_exist_cannot_be_started() -> None:
     with pytest.raises(FileNotFoundError):
-        children.run(["/no/such/program"], env={}, timeout_s=60)
+        asyncio.run(Child.start(["/nowhere/at/all"]))
 
 
-def test_it_has_a_session_of_its_own(tmp_path: Path) -> None:
-    done = ran(tmp_path, "cut -d' ' -f6 /proc/$$/stat; echo $$")
-    session, own = done.stdout.split()
-    assert session == own and int(session) != os.getsid(0)
+def test_a_start_that_nobody_waits_for_any_more_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go = threading.Event(), threading.Event()
+    started: list[subprocess.Popen[bytes]] = []
+    original = subprocess.Popen
 
+    def slow(*words: Any, **options: Any) -> subprocess.Popen[bytes]:
+        begun.set()
+        assert go.wait(DEADLINE_S)
+        started.append(original(*words, **options))
+        return started[-1]
 
-def test_what_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
-    for timeout_s in (1, 5, 50):  # a slow machine may not have begun it by then
-        with pytest.raises(subprocess.TimeoutExpired):
-            ran(tmp_path, FOREVER, timeout_s=timeout_s)
-        if (tmp_path / "begun").exists():
-            break
-    assert_ended(tmp_path)
+    async def main() -> None:
+        starting = asyncio.ensure_future(Child.start(WAIT))
+        await asyncio.to_thread(begun.wait, DEADLINE_S)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        go.set()
 
-
-def test_whoever_leaves_at_once_ends_what_still_runs(tmp_path: Path) -> None:
-    found: list[int] = []
-    runs = threading.Thread(target=lambda: found.append(ran(tmp_path, FOREVER, timeout_s=300).returncode))
-    runs.start()
-    while not (tmp_path / "begun").exists():
-        assert runs.is_alive()
-    children.end_all()
-    runs.join(60)
-    assert found == [-signal.SIGKILL]
-    assert_ended(tmp_path)
-    children.end_all()
+    monkeypatch.setattr(subprocess, "Popen", slow)
+    asyncio.run(main())
+    assert [process.returncode for process in started] == [-9]
