@@ -176,9 +176,9 @@ def _drive(
 
 
 async def _run(session: Session, begun: Run, approver: Any, how: output.Format, *, end: bool) -> Outcome:
+    from iris_core import programs
     from iris_core.cli.driving import on_end
     from iris_core.procedures import telling
-    from providers import programs
 
     say = session.diagnostics.note
 

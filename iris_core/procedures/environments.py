@@ -17,9 +17,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from iris_core import programs
 from iris_core.contracts import IrisError
 from iris_core.procedures.files import held, write_durably
-from providers import programs
 
 if TYPE_CHECKING:
     from iris_core.procedures.releases import Say

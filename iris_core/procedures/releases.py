@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from iris_core import programs
 from iris_core.contracts import IrisError
 from iris_core.procedures.files import held, sync_folder, write_durably
 from iris_core.procedures.source_tree import SourceTree, export
-from providers import programs
 
 MANIFEST: Final = "manifest.json"
 LIB: Final = "lib"

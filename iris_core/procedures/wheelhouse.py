@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from iris_core import programs
 from iris_core.contracts import IrisError
 from iris_core.procedures.files import held, sync_folder, write_durably
-from providers import programs
 
 LIST: Final = "wheels.json"
 FETCH_S: Final = 1_800.0

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from iris_core import programs
 from iris_core.contracts import ControllerStatus, ControllerUnhealthy, IrisError, StagedRelease
-from providers import programs
 from providers.local.cluster import ending, held
 from providers.local.controller_keeper import RECORD, STOP_S, machine_boot
 from providers.local.last_checkpoint import noted

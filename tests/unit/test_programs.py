@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from providers import programs
+from iris_core import programs
 
 FOREVER = "echo $$ > pid; sleep 1000 & echo $! >> pid; mv pid begun; wait"
 
