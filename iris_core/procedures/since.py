@@ -25,7 +25,8 @@ COUNT_S: Final = 300.0
 
 
 def more_lost(named: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What would be lost besides what was named, in words; "" = nothing."""
+    """What would be lost besides what was named, in words; "" = nothing. Where an older one of those that were named is gone, it is said
+    as well that they are not the same: nobody can tell by then that no other one came."""
     submitted, changed = now["submitted"] - named["submitted"], now["changed"] - named["changed"]
     said = []
     if submitted > 0:
